@@ -1,0 +1,341 @@
+"""Binned data: what every part of the engine consumes.
+
+A feature's *bins* are the intervals between its cuts, or its categories. Cuts
+are the interior thresholds only: ``len(cuts) + 1`` bins. The code one past the
+last bin stands for a missing value (for a category: also one never seen).
+
+    numeric, cuts c0 < c1:     x < c0 | c0 <= x < c1 | c1 <= x | missing
+    code                            0 |            1 |       2 |       3
+
+A split "code <= b goes left" is therefore the same as "x < cuts[b]" (or
+``x <= cuts[b]``, as the comparison says) on raw values, for every x.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .features import Absent, Comparison, FeatureSpace, frozen
+from .kernels.binning import encode_rows
+from .threads import Workers
+
+__all__ = ["BinnedMatrix", "Binning"]
+
+MAX_BINS = 65_535  # codes are at most uint16 and the missing code needs one
+
+
+@dataclass(frozen=True, eq=False)
+class Binning:
+    """Cuts and categories of every feature.
+
+    Attributes
+    ----------
+    features : names, comparison, kinds of missing values.
+    cuts : per feature the ascending interior thresholds, float32 for ``"<"`` and
+        float64 for ``"<="``; empty for a categorical feature.
+    categories : per categorical feature the non-negative code of each bin, int32,
+        in any order; None for a numeric one.
+    """
+
+    features: FeatureSpace
+    cuts: tuple[NDArray[Any], ...]
+    categories: tuple[NDArray[np.int32] | None, ...]
+
+    def __post_init__(self) -> None:
+        n_features = self.features.n_features
+        for what, entries in (("cuts", self.cuts), ("categories", self.categories)):
+            if len(entries) != n_features:
+                raise ValueError(
+                    f"{what} must have one entry for each of the {n_features} features, "
+                    f"got {len(entries)}"
+                )
+        cuts = tuple(self._check_cuts(j, c) for j, c in enumerate(self.cuts))
+        categories = tuple(self._check_categories(j, c) for j, c in enumerate(self.categories))
+        object.__setattr__(self, "cuts", cuts)
+        object.__setattr__(self, "categories", categories)
+        if (self.n_bins > MAX_BINS).any():
+            name = self.features.names[int(np.argmax(self.n_bins))]
+            raise ValueError(f"feature {name!r} has more than {MAX_BINS} bins")
+
+    def _check_cuts(self, j: int, cuts: Any) -> NDArray[Any]:
+        name = self.features.names[j]
+        array = np.asarray(cuts)
+        if array.size and array.dtype.kind not in "fiu":
+            raise TypeError(f"cuts of feature {name!r} must be numbers, got {array.dtype}")
+        with np.errstate(over="ignore"):
+            array = array.astype(self.features.dtype)
+        if array.ndim != 1:
+            raise ValueError(f"cuts of feature {name!r} must be 1-D, got shape {array.shape}")
+        if not np.isfinite(array).all() or (np.diff(array) <= 0).any():
+            raise ValueError(
+                f"cuts of feature {name!r} must be finite and strictly ascending "
+                f"in {self.features.dtype}"
+            )
+        if self.features.categorical[j] and len(array):
+            raise ValueError(f"categorical feature {name!r} must have no cuts")
+        return frozen(array)
+
+    def _check_categories(self, j: int, codes: Any) -> NDArray[np.int32] | None:
+        name = self.features.names[j]
+        if not self.features.categorical[j]:
+            if codes is not None:
+                raise ValueError(f"numeric feature {name!r} must have no categories")
+            return None
+        if codes is None or len(codes) == 0:
+            raise ValueError(f"categorical feature {name!r} needs the code of each category")
+        array = np.asarray(codes)
+        if array.ndim != 1 or array.dtype.kind not in "iu":
+            raise TypeError(f"categories of feature {name!r} must be 1-D integers")
+        if array.min() < 0 or array.max() > np.iinfo(np.int32).max:
+            raise ValueError(f"category codes of feature {name!r} must be in [0, 2**31)")
+        if len(np.unique(array)) != len(array):
+            raise ValueError(f"category codes of feature {name!r} must be unique")
+        return frozen(array.astype(np.int32))
+
+    @cached_property
+    def n_bins(self) -> NDArray[np.int32]:
+        """(n_features,) bins of values; the missing code is one past them."""
+        return np.array(
+            [
+                len(cuts) + 1 if codes is None else len(codes)
+                for cuts, codes in zip(self.cuts, self.categories, strict=True)
+            ],
+            np.int32,
+        )
+
+    @cached_property
+    def cell_offsets(self) -> NDArray[np.int64]:
+        """(n_features + 1,) first histogram cell of each feature, missing cell included."""
+        return np.concatenate([[0], np.cumsum(self.n_bins.astype(np.int64) + 1)])
+
+    @cached_property
+    def edge_offsets(self) -> NDArray[np.int64]:
+        """(n_features + 1,) slices of ``edges`` and ``edge_bins``."""
+        sizes = [len(edges) for edges, _ in self._edge_lists]
+        return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
+    @cached_property
+    def edges(self) -> NDArray[Any]:
+        """Cuts, or ascending category codes, of all features one after the other."""
+        return np.concatenate([edges for edges, _ in self._edge_lists])
+
+    @cached_property
+    def edge_bins(self) -> NDArray[np.int32]:
+        """The bin each entry of ``edges`` closes (cuts) or names (categories)."""
+        return np.concatenate([bins for _, bins in self._edge_lists])
+
+    @cached_property
+    def _edge_lists(self) -> list[tuple[NDArray[Any], NDArray[np.int32]]]:
+        lists = []
+        for cuts, codes in zip(self.cuts, self.categories, strict=True):
+            if codes is None:
+                lists.append((cuts.astype(np.float64), np.arange(len(cuts), dtype=np.int32)))
+            else:
+                order = np.argsort(codes).astype(np.int32)
+                lists.append((codes[order].astype(np.float64), order))
+        return lists
+
+    def same_as(self, other: Binning) -> bool:
+        """Whether codes of the two mean the same."""
+        return self is other or (
+            self.features.comparison == other.features.comparison
+            and np.array_equal(self.features.missing, other.features.missing)
+            and np.array_equal(self.features.categorical, other.features.categorical)
+            and np.array_equal(self.edge_offsets, other.edge_offsets)
+            and np.array_equal(self.edges, other.edges)
+            and np.array_equal(self.edge_bins, other.edge_bins)
+        )
+
+    def encode(self, X: Any, *, n_jobs: int | None = None) -> BinnedMatrix:
+        """Bin raw values with these cuts."""
+        matrix = self.features.read(X)
+        wide = np.empty(matrix.shape, np.uint8 if self.n_bins.max() <= 255 else np.uint16)
+        with Workers(n_jobs) as workers:
+            for start, block in self.features.blocks(matrix):
+                out = wide[start : start + len(block)]
+                n_tasks = min(workers.n_threads, max(1, len(block) // 1024))
+                bounds = np.linspace(0, len(block), n_tasks + 1).astype(np.int64)
+                workers.run(
+                    n_tasks,
+                    lambda t, block=block, out=out, bounds=bounds: encode_rows(  # type: ignore[misc]
+                        block[bounds[t] : bounds[t + 1]],
+                        self.edges,
+                        self.edge_offsets,
+                        self.edge_bins,
+                        self.n_bins,
+                        self.features.categorical,
+                        self.features.missing,
+                        self.features.comparison == "<",
+                        out[bounds[t] : bounds[t + 1]],
+                    ),
+                )
+        if wide.dtype == np.uint16 and wide.size and wide.max() <= 255:
+            wide = wide.astype(np.uint8)  # 256 bins and nothing missing
+        return BinnedMatrix(wide, self)
+
+
+@dataclass(frozen=True, eq=False)
+class BinnedMatrix:
+    """Bin codes of a data set.
+
+    Attributes
+    ----------
+    codes : (n_samples, n_features) uint8 or uint16, row after row.
+    binning : what the codes mean.
+    """
+
+    codes: NDArray[Any]
+    binning: Binning
+
+    def __post_init__(self) -> None:
+        codes = np.asarray(self.codes)
+        n_features = self.binning.features.n_features
+        if codes.ndim != 2 or codes.shape[1] != n_features:
+            raise ValueError(f"codes must be (n_samples, {n_features}), got {codes.shape}")
+        if codes.dtype not in (np.dtype(np.uint8), np.dtype(np.uint16)):
+            raise TypeError(f"codes must be uint8 or uint16, got {codes.dtype}")
+        if len(codes):
+            too_large = np.flatnonzero(codes.max(axis=0) > self.binning.n_bins)
+            if len(too_large):
+                j = int(too_large[0])
+                raise ValueError(
+                    f"feature {self.binning.features.names[j]!r} has codes up to "
+                    f"{codes[:, j].max()}, but only {self.binning.n_bins[j]} bins "
+                    "and the missing code after them"
+                )
+        object.__setattr__(self, "codes", frozen(codes))
+
+    @property
+    def n_samples(self) -> int:
+        return len(self.codes)
+
+    @property
+    def n_features(self) -> int:
+        return int(self.codes.shape[1])
+
+    @classmethod
+    def from_cuts(
+        cls,
+        X: Any,
+        cuts: Sequence[Any],
+        *,
+        comparison: Comparison = "<=",
+        categories: Mapping[int, Any] | None = None,
+        missing: Any = None,
+        feature_names: Sequence[str] | None = None,
+        absent: Absent = "zero",
+        n_jobs: int | None = None,
+    ) -> BinnedMatrix:
+        """Bin raw values.
+
+        Parameters
+        ----------
+        X : (n_samples, n_features) array, DataFrame of numbers or sparse matrix.
+        cuts : per feature the ascending interior thresholds (ignored positions of
+            categorical features hold an empty sequence).
+        comparison : what a cut stands for, see ``FeatureSpace``.
+        categories : column index to the category codes of its bins.
+        missing : (n_features,) kinds of missing values, see ``FeatureSpace``.
+        """
+        categories = dict(categories or {})
+        if any(not 0 <= j < len(cuts) for j in categories):
+            raise ValueError(f"categories name a column outside 0 to {len(cuts) - 1}")
+        if feature_names is None and hasattr(X, "columns"):
+            feature_names = [str(column) for column in X.columns]
+        features = FeatureSpace.of(
+            len(cuts),
+            comparison,
+            names=feature_names,
+            missing=missing,
+            categorical=[j in categories for j in range(len(cuts))],
+            absent=absent,
+        )
+        binning = Binning(
+            features,
+            tuple(np.asarray(c) for c in cuts),
+            tuple(categories.get(j) for j in range(len(cuts))),
+        )
+        return binning.encode(X, n_jobs=n_jobs)
+
+    @classmethod
+    def from_quantiles(
+        cls,
+        X: Any,
+        *,
+        max_bins: int = 255,
+        categorical: Sequence[int] = (),
+        feature_names: Sequence[str] | None = None,
+        n_jobs: int | None = None,
+    ) -> BinnedMatrix:
+        """Bin raw values at midpoints between quantiles, for use without a host library.
+
+        Categorical columns hold non-negative integer codes.
+        """
+        if not 2 <= max_bins <= MAX_BINS:
+            raise ValueError(f"max_bins must be in [2, {MAX_BINS}], got {max_bins}")
+        if feature_names is None and hasattr(X, "columns"):
+            feature_names = [str(column) for column in X.columns]
+        matrix = _as_matrix(X, feature_names)
+        n_features = matrix.shape[1]
+        chosen = _check_columns(categorical, n_features)
+        columns = matrix.tocsc() if hasattr(matrix, "tocsc") else matrix
+        cuts: list[NDArray[np.float64]] = []
+        categories: dict[int, NDArray[np.int64]] = {}
+        for j in range(n_features):
+            column = columns[:, [j]].toarray() if hasattr(columns, "tocsc") else columns[:, j]
+            column = np.asarray(column, np.float64).ravel()
+            distinct = np.unique(column[np.isfinite(column)])
+            if j in chosen:
+                # One past the largest code is refused by Binning; a larger one has no int64.
+                codes = np.unique(distinct[distinct > -1].clip(max=2.0**31).astype(np.int64))
+                categories[j] = codes if len(codes) else np.zeros(1, np.int64)
+                cuts.append(np.empty(0))
+            else:
+                cuts.append(_midpoint_cuts(column, distinct, max_bins))
+        return cls.from_cuts(
+            X, cuts, categories=categories, feature_names=feature_names, n_jobs=n_jobs
+        )
+
+
+def _as_matrix(X: Any, feature_names: Sequence[str] | None) -> Any:
+    """``X`` as a 2-D array or CSR matrix, whatever its width."""
+    shape = np.shape(X)
+    if len(shape) != 2:
+        raise ValueError(
+            f"expected a 2-D matrix of shape (n_samples, n_features), got {len(shape)} dimension(s)"
+        )
+    return FeatureSpace.of(shape[1], "<=", feature_names).read(X)
+
+
+def _check_columns(categorical: Sequence[int], n_features: int) -> set[int]:
+    for j in categorical:
+        if isinstance(j, bool) or not isinstance(j, (int, np.integer)) or not 0 <= j < n_features:
+            raise ValueError(
+                f"categorical must hold column numbers 0 to {n_features - 1}, got {j!r}"
+            )
+    return {int(j) for j in categorical}
+
+
+def _midpoint_cuts(
+    column: NDArray[np.float64], distinct: NDArray[np.float64], max_bins: int
+) -> NDArray[np.float64]:
+    """At most ``max_bins - 1`` cuts between distinct values, even in rank."""
+    if len(distinct) <= 1:
+        return np.empty(0)
+    if len(distinct) > max_bins:
+        present = column[np.isfinite(column)]
+        levels = np.arange(1, max_bins) / max_bins
+        lower = np.unique(np.quantile(present, levels, method="inverted_cdf"))
+        lower = lower[lower < distinct[-1]]
+    else:
+        lower = distinct[:-1]
+    upper = distinct[np.searchsorted(distinct, lower, side="right")]
+    with np.errstate(over="ignore"):  # then the middle is infinite and the lower value serves
+        cuts = lower + (upper - lower) / 2
+    return np.unique(np.where(cuts < upper, cuts, lower))

@@ -1,0 +1,428 @@
+"""Growing one tree on binned data.
+
+A node waits in the *frontier* with its best split until it is expanded. Expanding
+a batch of nodes (a level, or the single node of largest gain) takes two parallel
+steps:
+
+1. partition: each node's rows are reordered into left and right;
+2. search: for each pair of children and each block of features, build the smaller
+   child's histogram, search its splits, subtract it from the parent's histogram,
+   which thereby becomes the sibling's, and search that. The block stays in cache
+   from the first row to the last candidate.
+
+A histogram is kept only while its node is in the frontier and may have children
+that need it. When the budget of the pool is used up, children are built from
+their rows instead.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .bins import BinnedMatrix
+from .curvature import Layout
+from .histograms import HistogramPool, Scratch, feature_blocks
+from .kernels.histogram import subtract_histogram, sum_rows
+from .kernels.lanes import SplitSettings
+from .kernels.partition import partition_rows
+from .kernels.solve import solve_node, trace_of
+from .kernels.splitting import SPLIT_FIELDS, choose_feature, find_best_splits
+from .objectives import LeafRows
+from .params import Params
+from .sampling import ColumnSampler
+from .threads import Workers
+from .tree import Tree
+
+__all__ = ["GrownTree", "Grower"]
+
+
+@dataclass(eq=False)
+class Node:
+    """A node while the tree grows."""
+
+    index: int
+    depth: int
+    begin: int
+    end: int
+    sums: NDArray[np.float64]  # (width,) statistics of its rows
+    center: NDArray[np.float64]  # (k,) its own value (path prior), or zeros
+    score: float
+    cover: float
+    histogram: NDArray[np.float32] | None = None
+    splits: NDArray[np.float64] | None = None  # (d, SPLIT_FIELDS) of every feature
+    left_bins: NDArray[np.uint8] = field(default_factory=lambda: np.empty(0, np.uint8))
+    feature: int = -1
+    children: tuple[Node, Node] | None = None
+
+    @property
+    def n_rows(self) -> int:
+        return self.end - self.begin
+
+    @property
+    def wanted(self) -> bool:
+        """Whether its best split is to be searched."""
+        return self.splits is not None
+
+    @property
+    def split(self) -> NDArray[np.float64]:
+        assert self.splits is not None
+        return self.splits[self.feature]
+
+
+@dataclass(frozen=True, eq=False)
+class GrownTree:
+    """A structure with the rows and sums of its leaves.
+
+    Attributes
+    ----------
+    tree : the tree; its leaf values are still zero.
+    leaves : rows of each leaf.
+    sums : (n_leaves, width) statistics of each leaf.
+    """
+
+    tree: Tree
+    leaves: LeafRows
+    sums: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """Histogram work on two siblings, or on the root alone as ``small``.
+
+    With ``subtract`` the larger child's histogram starts as the parent's.
+    """
+
+    small: Node
+    large: Node | None
+    subtract: bool
+
+
+class Grower:
+    """Grows trees on one data set; buffers are kept from tree to tree.
+
+    Parameters
+    ----------
+    layout : of the statistics rows that score splits.
+    damped : score by the guaranteed gain (the objective has a range bound).
+    """
+
+    def __init__(
+        self, binned: BinnedMatrix, layout: Layout, params: Params, damped: bool, workers: Workers
+    ) -> None:
+        self.binned = binned
+        self.layout = layout
+        self.params = params
+        self.workers = workers
+        self.pool = HistogramPool(binned, layout, params.max_histogram_mb * 2.0**20)
+        self.settings = SplitSettings(
+            layout=layout.code,
+            k=layout.n_outputs,
+            reg_lambda=float(params.reg_lambda),
+            cat_smooth=float(params.cat_smooth),
+            max_cat_to_onehot=int(params.max_cat_to_onehot),
+            min_samples_leaf=int(params.min_samples_leaf),
+            min_child_weight=float(params.min_child_weight),
+            damped=bool(damped),
+            max_delta_step=float(params.max_delta_step),
+        )
+        self._categorical = binned.binning.features.categorical
+        self._spare = np.empty(binned.n_samples, np.int32)
+        # Of the tree being grown:
+        self._stats: NDArray[np.float32]
+        self._rows: NDArray[np.int32]
+        self._columns: ColumnSampler
+        self._blocks: list[NDArray[np.int32]]
+        self._frontier: list[Node]
+
+    def grow(
+        self, stats: NDArray[np.float32], rows: NDArray[np.int32], columns: ColumnSampler
+    ) -> GrownTree:
+        """Grow a tree.
+
+        Parameters
+        ----------
+        stats : (n, width) statistics rows.
+        rows : (m,) int32 ascending rows to use; reordered in place.
+        columns : draws the features of the tree, of levels and of nodes.
+        """
+        self._stats = stats
+        self._rows = rows
+        self._columns = columns
+        self._blocks = feature_blocks(
+            columns.of_tree(), self.pool.offsets, self.layout.width, self.workers.n_threads
+        )
+        sums = np.empty(self.layout.width)
+        sum_rows(rows, stats, sums)
+        root = self._new_node(0, None, 0, len(rows), sums)
+        nodes = [root]
+        self._frontier = []
+        self._search([self._prepare(root, None, None)])
+        self._frontier = [root] if root.feature >= 0 else []
+        n_leaves = 1
+        while batch := self._next_batch(n_leaves):
+            children = self._expand(batch, len(nodes))
+            nodes.extend(children)
+            n_leaves += len(batch)
+            self._frontier.extend(child for child in children if child.feature >= 0)
+        for node in self._frontier:
+            self._release(node)
+        return self._finish(nodes)
+
+    def _next_batch(self, n_leaves: int) -> list[Node]:
+        """Take the nodes to expand next out of the frontier."""
+        params = self.params
+        room = params.max_leaves - n_leaves if params.max_leaves else len(self._frontier)
+        if room <= 0:
+            return []
+        by_gain = sorted(self._frontier, key=lambda node: (-node.split[0], node.index))
+        size = 1 if params.grow_policy == "lossguide" else room
+        self._frontier = by_gain[size:]
+        return sorted(by_gain[:size], key=lambda node: node.index)
+
+    def _new_node(
+        self, index: int, parent: Node | None, begin: int, end: int, sums: NDArray[np.float64]
+    ) -> Node:
+        k = self.layout.n_outputs
+        settings = self.settings
+        limits = (settings.reg_lambda, settings.damped, settings.max_delta_step)
+        center = np.zeros(k) if parent is None else parent.center
+        step = np.empty(k)
+        score = solve_node(self.layout.code, k, sums, center, *limits, step)
+        if self.params.leaf_prior == "path":
+            center = center + step  # children are solved around the node's own value
+            score = solve_node(self.layout.code, k, sums, center, *limits, step)
+        cover = max(float(trace_of(self.layout.code, k, sums[1 + k :])), 0.0)
+        depth = 0 if parent is None else parent.depth + 1
+        return Node(index, depth, begin, end, sums, center, float(score), cover)
+
+    def _may_split(self, node: Node) -> bool:
+        params = self.params
+        return (
+            (params.max_depth == 0 or node.depth < params.max_depth)
+            and node.n_rows >= 2 * params.min_samples_leaf
+            and node.cover >= 2 * params.min_child_weight * self.layout.n_outputs
+        )
+
+    def _children_may_split(self, node: Node) -> bool:
+        return self.params.max_depth == 0 or node.depth + 1 < self.params.max_depth
+
+    def _expand(self, batch: list[Node], index: int) -> list[Node]:
+        """Split every node of the batch; the children, with their best splits."""
+        children: list[Node] = [batch[0]] * (2 * len(batch))
+
+        def partition(task: int) -> None:
+            pair = self._split_rows(batch[task], index + 2 * task)
+            children[2 * task : 2 * task + 2] = pair
+
+        self.workers.run(len(batch), partition)
+        work = []
+        for task, node in enumerate(batch):
+            node.children = (children[2 * task], children[2 * task + 1])
+            small, large = sorted(node.children, key=lambda child: (child.n_rows, child.index))
+            work.append(self._prepare(small, large, node))
+        self._search([item for item in work if item.small.wanted or item.subtract
+                      or (item.large is not None and item.large.wanted)])
+        return children
+
+    def _split_rows(self, node: Node, index: int) -> list[Node]:
+        """Partition the node's rows and make its two children."""
+        feature = node.feature
+        cells = slice(self.pool.offsets[feature], self.pool.offsets[feature + 1])
+        n_left = partition_rows(
+            self.binned.codes,
+            feature,
+            int(node.split[2]),
+            int(self.binned.binning.n_bins[feature]),
+            bool(node.split[3]),
+            bool(self._categorical[feature]),
+            node.left_bins[cells],
+            self._rows[node.begin : node.end],
+            self._spare[node.begin : node.end],
+        )
+        middle = node.begin + n_left
+        bounds = [(node.begin, middle), (middle, node.end)]
+        # Sum the rows of the smaller child; the other is the difference, in float64.
+        smaller = 0 if n_left <= node.end - middle else 1
+        small = np.empty(self.layout.width)
+        sum_rows(self._rows[slice(*bounds[smaller])], self._stats, small)
+        large = node.sums - small
+        if self.layout.name != "dense":  # rounding must not make a curvature negative
+            curvature = large[1 + self.layout.n_outputs :]
+            np.maximum(curvature, 0.0, out=curvature)
+        sums = (small, large) if smaller == 0 else (large, small)
+        return [self._new_node(index + s, node, *bounds[s], sums[s]) for s in (0, 1)]
+
+    def _prepare(self, small: Node, large: Node | None, parent: Node | None) -> Search:
+        """Decide what is searched, and hand out histograms."""
+        for node in (small, large):
+            if node is not None and self._may_split(node):
+                node.splits = np.full((self.binned.n_features, SPLIT_FIELDS), -np.inf)
+                if self._categorical.any():
+                    node.left_bins = np.zeros(self.pool.shape[0], np.uint8)
+        subtract = False
+        if parent is not None and large is not None:
+            if large.wanted:
+                subtract = parent.histogram is not None
+                large.histogram, parent.histogram = parent.histogram, None
+                if not subtract and self._children_may_split(large):
+                    large.histogram = self._take_histogram()
+            self._release(parent)
+        if small.wanted and self._children_may_split(small):
+            small.histogram = self._take_histogram()
+        return Search(small, large, subtract)
+
+    def _take_histogram(self) -> NDArray[np.float32] | None:
+        """A histogram from the pool, or else from the least promising open node."""
+        histogram = self.pool.take()
+        if histogram is None:
+            holders = [node for node in self._frontier if node.histogram is not None]
+            if holders:
+                victim = min(holders, key=lambda node: (node.split[0], -node.index))
+                histogram, victim.histogram = victim.histogram, None
+        return histogram
+
+    def _release(self, node: Node) -> None:
+        self.pool.give_back(node.histogram)
+        node.histogram = None
+
+    def _search(self, work: list[Search]) -> None:
+        """Find the best split of every wanted node."""
+        wanted = [
+            node
+            for item in work
+            for node in (item.small, item.large)
+            if node is not None and node.wanted
+        ]
+        allowed = {node.index: self._columns.of_node(node.depth) for node in wanted}
+        tasks = [(item, block) for item in work for block in self._blocks]
+        tasks.sort(key=lambda task: -task[0].small.n_rows)
+
+        def search(task: int) -> None:
+            item, block = tasks[task]
+            with self.pool.scratch() as scratch:
+                self._search_block(item, block, allowed, scratch)
+
+        self.workers.run(len(tasks), search)
+        features = self._columns.of_tree()
+        for node in wanted:
+            node.feature = choose_feature(features, self.params.min_split_gain, node.splits)
+            if node.feature < 0 or not self._children_may_split(node):
+                self._release(node)
+
+    def _search_block(
+        self,
+        item: Search,
+        block: NDArray[np.int32],
+        allowed: dict[int, NDArray[np.uint8]],
+        scratch: Scratch,
+    ) -> None:
+        small, large = item.small, item.large
+        histogram = scratch.histogram
+        if small.wanted or item.subtract:
+            histogram = small.histogram if small.histogram is not None else scratch.histogram
+            self._build(small, block, scratch, histogram)
+            if small.wanted:
+                self._find(small, block, allowed[small.index], scratch, histogram)
+        if large is None or not large.wanted:
+            return
+        if item.subtract:
+            assert large.histogram is not None
+            subtract_histogram(block, self.pool.offsets, histogram, large.histogram)
+            histogram = large.histogram
+        else:
+            histogram = large.histogram if large.histogram is not None else scratch.histogram
+            self._build(large, block, scratch, histogram)
+        self._find(large, block, allowed[large.index], scratch, histogram)
+
+    def _build(
+        self,
+        node: Node,
+        block: NDArray[np.int32],
+        scratch: Scratch,
+        out: NDArray[np.float32],
+    ) -> None:
+        rows = self._rows[node.begin : node.end]
+        self.pool.build(self.binned.codes, rows, self._stats, block, scratch, out)
+
+    def _find(
+        self,
+        node: Node,
+        block: NDArray[np.int32],
+        allowed: NDArray[np.uint8],
+        scratch: Scratch,
+        histogram: NDArray[np.float32],
+    ) -> None:
+        find_best_splits(
+            histogram,
+            block,
+            allowed,
+            self.binned.binning.n_bins,
+            self.pool.offsets,
+            self._categorical,
+            self.settings,
+            node.center,
+            node.score,
+            scratch.lanes,
+            node.left_bins,
+            node.splits,
+        )
+
+    def _finish(self, nodes: list[Node]) -> GrownTree:
+        """The tree with zero leaf values, and what its leaves hold."""
+        n = len(nodes)
+        feature = np.full(n, -1, np.int32)
+        left = np.full(n, -1, np.int32)
+        right = np.full(n, -1, np.int32)
+        threshold = np.full(n, np.nan)
+        default_left = np.zeros(n, bool)
+        gain = np.zeros(n)
+        categories: list[NDArray[np.int32]] = [np.empty(0, np.int32)] * n
+        for node in nodes:
+            if node.children is None:
+                continue
+            i = node.index
+            feature[i] = node.feature
+            left[i], right[i] = (child.index for child in node.children)
+            gain[i] = node.split[0]
+            if self._categorical[node.feature]:
+                categories[i] = self._left_categories(node)
+            else:
+                threshold[i] = self._threshold(node)
+                default_left[i] = bool(node.split[3])
+        is_leaf = feature < 0
+        leaves = [node for node in nodes if node.children is None]
+        tree = Tree(
+            feature=feature,
+            threshold=threshold,
+            default_left=default_left,
+            left=left,
+            right=right,
+            leaf=np.where(is_leaf, np.cumsum(is_leaf) - 1, -1),
+            gain=gain,
+            cover=np.array([node.cover for node in nodes]),
+            count=np.array([node.n_rows for node in nodes]),
+            category_offsets=np.cumsum([0, *(len(c) for c in categories)]),
+            category_values=np.concatenate(categories),
+            values=np.zeros((len(leaves), self.layout.n_outputs)),
+        )
+        rows = LeafRows(
+            self._rows,
+            np.array([node.begin for node in leaves]),
+            np.array([node.end for node in leaves]),
+        )
+        return GrownTree(tree, rows, np.array([node.sums for node in leaves]))
+
+    def _threshold(self, node: Node) -> float:
+        """The cut of a numeric split; +inf where every present value goes left."""
+        cuts = self.binned.binning.cuts[node.feature]
+        split_bin = int(node.split[2])
+        return float(cuts[split_bin]) if split_bin < len(cuts) else np.inf
+
+    def _left_categories(self, node: Node) -> NDArray[np.int32]:
+        codes = self.binned.binning.categories[node.feature]
+        assert codes is not None
+        first = self.pool.offsets[node.feature]
+        return np.sort(codes[node.left_bins[first : first + len(codes)] != 0])

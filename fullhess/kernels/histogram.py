@@ -1,0 +1,216 @@
+"""Histograms of statistics rows.
+
+A histogram cell is a float32 vector of the same width as a statistics row
+(a multiple of 8), so that adding a row to a cell is a handful of vector loads,
+adds and stores. Numba does not vectorise that loop itself, since it cannot prove
+that the two arrays do not overlap; a small intrinsic emits the instructions.
+
+Sums stay accurate because a cell never adds more than ``FLUSH_COUNT`` rows in
+float32 before it is emptied into a float64 carry. With 64 equal terms, the worst
+case for the bias of rounding, the relative error stays below 1e-6; flushing
+costs about a fifth of the update (against twice the time for float64 cells).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from .compile import kernel
+
+LANES = 8  # floats in a vector: one AVX register, two of SSE or NEON
+FLUSH_COUNT = 64
+PREFETCH_ROWS = 8  # rows ahead; 8 and 16 measured alike, none costs 30 % on scattered rows
+MAX_UNROLLED_VECTORS = 16  # wider rows use a loop at run time: unrolled code stops paying
+
+_INT32 = ir.IntType(32)
+_INT64 = ir.IntType(64)
+
+
+def row_vectors(width):
+    """The row width as the kernels take it: a tuple (unrolled) or a number (loop)."""
+    n_vectors = width // LANES
+    return (0,) * n_vectors if n_vectors <= MAX_UNROLLED_VECTORS else n_vectors
+
+
+def _row_pointer(context, builder, array_type, array, row, width):
+    data = context.make_array(array_type)(context, builder, array).data
+    element = context.get_data_type(array_type.dtype)
+    start = builder.mul(row, width)
+    return builder.gep(builder.bitcast(data, element.as_pointer()), [start])
+
+
+def _for_each_vector(builder, vectors_type, vectors, body):
+    """Emit ``body(offset)`` for every vector of a row, unrolled for a tuple."""
+    if isinstance(vectors_type, types.BaseTuple):
+        for v in range(len(vectors_type)):
+            body(ir.Constant(_INT64, v * LANES))
+    else:
+        with cgutils.for_range(builder, vectors) as loop:
+            body(builder.mul(loop.index, ir.Constant(_INT64, LANES)))
+
+
+def _width(builder, vectors_type, vectors):
+    if isinstance(vectors_type, types.BaseTuple):
+        return ir.Constant(_INT64, len(vectors_type) * LANES)
+    return builder.mul(vectors, ir.Constant(_INT64, LANES))
+
+
+def _vector(builder, pointer, offset, vector_type):
+    return builder.bitcast(builder.gep(pointer, [offset]), vector_type.as_pointer())
+
+
+def _load(builder, pointer, align):
+    value = builder.load(pointer)
+    value.align = align
+    return value
+
+
+def _store(builder, value, pointer, align):
+    builder.store(value, pointer).align = align
+
+
+@intrinsic
+def _add_row(typingctx, cells, cell, stats, row, vectors):
+    """cells[cell] += stats[row]; both are (n, width) float32."""
+
+    def codegen(context, builder, signature, args):
+        vector = ir.VectorType(ir.FloatType(), LANES)
+        width = _width(builder, signature.args[4], args[4])
+        target = _row_pointer(context, builder, signature.args[0], args[0], args[1], width)
+        source = _row_pointer(context, builder, signature.args[2], args[2], args[3], width)
+
+        def add(offset):
+            pointer = _vector(builder, target, offset, vector)
+            term = _load(builder, _vector(builder, source, offset, vector), 4)
+            _store(builder, builder.fadd(_load(builder, pointer, 4), term), pointer, 4)
+
+        _for_each_vector(builder, signature.args[4], args[4], add)
+        return context.get_dummy_value()
+
+    return types.void(cells, types.intp, stats, types.intp, vectors), codegen
+
+
+@intrinsic
+def _flush_cell(typingctx, carry, slot, cells, cell, vectors):
+    """carry[slot] += cells[cell] in float64, then cells[cell] = 0."""
+
+    def codegen(context, builder, signature, args):
+        single = ir.VectorType(ir.FloatType(), LANES)
+        double = ir.VectorType(ir.DoubleType(), LANES)
+        width = _width(builder, signature.args[4], args[4])
+        target = _row_pointer(context, builder, signature.args[0], args[0], args[1], width)
+        source = _row_pointer(context, builder, signature.args[2], args[2], args[3], width)
+
+        def flush(offset):
+            cell_pointer = _vector(builder, source, offset, single)
+            carry_pointer = _vector(builder, target, offset, double)
+            term = builder.fpext(_load(builder, cell_pointer, 4), double)
+            total = builder.fadd(_load(builder, carry_pointer, 8), term)
+            _store(builder, total, carry_pointer, 8)
+            _store(builder, ir.Constant(single, [0.0] * LANES), cell_pointer, 4)
+
+        _for_each_vector(builder, signature.args[4], args[4], flush)
+        return context.get_dummy_value()
+
+    return types.void(carry, types.intp, cells, types.intp, vectors), codegen
+
+
+@intrinsic
+def _prefetch(typingctx, array, element):
+    """Ask for the cache line of ``array.flat[element]``."""
+
+    def codegen(context, builder, signature, args):
+        one = ir.Constant(_INT64, 1)
+        pointer = _row_pointer(context, builder, signature.args[0], args[0], args[1], one)
+        byte_pointer = ir.IntType(8).as_pointer()
+        function_type = ir.FunctionType(ir.VoidType(), [byte_pointer, _INT32, _INT32, _INT32])
+        function = cgutils.get_or_insert_function(
+            builder.module, function_type, "llvm.prefetch.p0"
+        )
+        read, keep, data_cache = 0, 3, 1
+        flags = [ir.Constant(_INT32, flag) for flag in (read, keep, data_cache)]
+        builder.call(function, [builder.bitcast(pointer, byte_pointer), *flags])
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp), codegen
+
+
+@kernel
+def build_histogram(codes, rows, stats, features, cell_offsets, vectors, carry, out):
+    """Sum the statistics of some rows into the cells of a block of features.
+
+    Parameters
+    ----------
+    codes : (n, d) uint8 or uint16 bin codes.
+    rows : (m,) int32 rows of the node.
+    stats : (n, width) float32 statistics rows, the count first.
+    features : (f,) int32 the block.
+    cell_offsets : (d + 1,) int64 first cell of each feature.
+    vectors : ``row_vectors(width)``.
+    carry : (at least the cells of the block, width) float64, zeros; left as zeros.
+    out : (n_cells, width) float32; the block's cells are overwritten.
+    """
+    n = rows.shape[0]
+    width = stats.shape[1]
+    n_columns = codes.shape[1]
+    shift = np.empty(features.shape[0], np.int64)  # cell -> slot of the carry
+    used = 0
+    for j in range(features.shape[0]):
+        first = cell_offsets[features[j]]
+        last = cell_offsets[features[j] + 1]
+        out[first:last] = 0.0
+        shift[j] = used - first
+        used += last - first
+    for r in range(n):
+        row = rows[r]
+        ahead = np.int64(rows[min(r + PREFETCH_ROWS, n - 1)])
+        for line in range(0, width, 16):
+            _prefetch(stats, ahead * width + line)
+        _prefetch(codes, ahead * n_columns + features[0])
+        for j in range(features.shape[0]):
+            f = features[j]
+            cell = cell_offsets[f] + codes[row, f]
+            _add_row(out, cell, stats, row, vectors)
+            if out[cell, 0] >= FLUSH_COUNT:
+                _flush_cell(carry, shift[j] + cell, out, cell, vectors)
+    if n < FLUSH_COUNT:
+        return
+    for j in range(features.shape[0]):
+        for cell in range(cell_offsets[features[j]], cell_offsets[features[j] + 1]):
+            slot = shift[j] + cell
+            if carry[slot, 0] > 0.0:
+                for w in range(width):
+                    out[cell, w] = carry[slot, w] + out[cell, w]
+                    carry[slot, w] = 0.0
+
+
+@kernel
+def subtract_histogram(features, cell_offsets, child, out):
+    """Turn a parent's cells (``out``) into those of the child's sibling.
+
+    A cell without rows becomes exactly zero, so that the rounding of the
+    subtraction leaves no phantom statistics there.
+    """
+    for j in range(features.shape[0]):
+        for cell in range(cell_offsets[features[j]], cell_offsets[features[j] + 1]):
+            if child[cell, 0] == 0.0:
+                continue
+            if out[cell, 0] == child[cell, 0]:
+                out[cell] = 0.0
+            else:
+                for w in range(out.shape[1]):
+                    out[cell, w] -= child[cell, w]
+
+
+@kernel
+def sum_rows(rows, stats, out):
+    """Sum of the statistics of some rows, (width,) float64."""
+    out[:] = 0.0
+    for r in range(rows.shape[0]):
+        row = rows[r]
+        for w in range(stats.shape[1]):
+            out[w] += stats[row, w]

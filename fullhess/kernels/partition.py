@@ -1,0 +1,56 @@
+"""Rows of a node to its children.
+
+    rows   [ ... | r0 r1 r2 r3 r4 r5 | ... ]      the node's slice
+    after  [ ... | r0 r3 r4 | r1 r2 r5 | ... ]    left rows, then right rows
+
+The order inside each child stays the order before: ascending, since the root
+starts so. Memory is then read in one direction however deep the node is.
+"""
+
+from __future__ import annotations
+
+from .compile import kernel
+
+
+@kernel
+def partition_rows(
+    codes, feature, split_bin, missing_code, default_left, categorical, left_bins, rows, spare
+):
+    """Reorder ``rows`` in place; returns the number of rows on the left.
+
+    Parameters
+    ----------
+    codes : (n, d) uint8 or uint16.
+    split_bin : a numeric code up to this one goes left.
+    left_bins : (n_bins + 1,) uint8, the categories that go left.
+    rows : (m,) int32, the node's slice.
+    spare : (at least m,) int32 scratch.
+    """
+    n_left = 0
+    n_right = 0
+    for r in range(rows.shape[0]):
+        row = rows[r]
+        code = codes[row, feature]
+        if categorical:
+            goes_left = left_bins[code] != 0
+        elif code == missing_code:
+            goes_left = default_left
+        else:
+            goes_left = code <= split_bin
+        # Both writes always happen, so that the processor has no branch to guess.
+        rows[n_left] = row
+        spare[n_right] = row
+        n_left += goes_left
+        n_right += not goes_left
+    for r in range(n_right):
+        rows[n_left + r] = spare[r]
+    return n_left
+
+
+@kernel
+def add_leaf_values(rows, value, raw):
+    """raw[rows] += value, in the precision of ``raw``."""
+    for r in range(rows.shape[0]):
+        row = rows[r]
+        for j in range(raw.shape[1]):
+            raw[row, j] += value[j]

@@ -1,0 +1,210 @@
+"""Softmax: statistics rows, losses, and the sums of a leaf at shifted scores.
+
+Rows are handled in blocks: their scores are copied, shifted by the row's maximum
+and exponentiated as one flat array, which vectorises (``_exp_flat``; libm's exp
+would not). All probabilities are float64; only finished statistics are rounded to
+float32. ``1 - p_y`` is the sum of the other probabilities, so that it keeps its
+digits when a row is almost certain.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from .compile import kernel
+
+# Curvatures of a statistics row. FULL is the Laplacian layout, the others diagonal.
+FULL = 0
+UPPER_BOUND = 1  # 2p(1-p)
+ABSOLUTE_RESIDUAL = 2  # |p-y|
+DIAGONAL_EXACT = 3  # p(1-p)
+SCALED_DIAGONAL = 4  # k/(k-1) p(1-p)
+
+BLOCK = 64  # rows; the block of scores stays in the first-level cache up to k = 50
+
+_MAGIC = 6755399441055744.0  # 1.5·2^52: adding it rounds to an integer in the low bits
+_LOG2_E = 1.4426950408889634
+_LN2_HIGH = 0.6931471803691238
+_LN2_LOW = 1.9082149292705877e-10
+
+
+@kernel(fastmath={"contract"})
+def _exp_flat(n, values, bits, powers, power_bits):
+    """values[:n] = exp(values[:n]) for values <= 0, with a relative error below 1e-14.
+
+    ``bits`` and ``power_bits`` are int64 views of ``values`` and ``powers``.
+    """
+    for i in range(n):
+        x = max(values[i], -700.0)
+        power = x * _LOG2_E + _MAGIC
+        powers[i] = power
+        whole = power - _MAGIC
+        r = (x - whole * _LN2_HIGH) - whole * _LN2_LOW
+        p = 1.0 / 479001600.0
+        p = p * r + 1.0 / 39916800.0
+        p = p * r + 1.0 / 3628800.0
+        p = p * r + 1.0 / 362880.0
+        p = p * r + 1.0 / 40320.0
+        p = p * r + 1.0 / 5040.0
+        p = p * r + 1.0 / 720.0
+        p = p * r + 1.0 / 120.0
+        p = p * r + 1.0 / 24.0
+        p = p * r + 1.0 / 6.0
+        p = p * r + 0.5
+        p = p * r + 1.0
+        values[i] = p * r + 1.0
+    for i in range(n):
+        bits[i] += power_bits[i] << 52  # times 2^whole
+
+
+@kernel
+def _load_probabilities(raw, shift, rows, scratch, p, tops):
+    """Probabilities of a block of rows at raw + shift.
+
+    Parameters
+    ----------
+    raw : (n, k) float32 or float64 scores.
+    rows : (m,) int32, m <= BLOCK.
+    scratch : (2, BLOCK * k) float64.
+    p : (BLOCK, k) float64 view of ``scratch[0]``, output.
+    tops : (2, BLOCK) float64, output: the row's largest score and sum of exponentials.
+    """
+    k = raw.shape[1]
+    for r in range(rows.shape[0]):
+        row = rows[r]
+        top = -np.inf
+        for j in range(k):
+            score = raw[row, j] + shift[j]
+            p[r, j] = score
+            top = max(top, score)
+        for j in range(k):
+            p[r, j] -= top
+        tops[0, r] = top
+    values = scratch[0]
+    powers = scratch[1]
+    _exp_flat(rows.shape[0] * k, values, values.view(np.int64), powers, powers.view(np.int64))
+    for r in range(rows.shape[0]):
+        total = 0.0
+        for j in range(k):
+            total += p[r, j]
+        inverse = 1.0 / total
+        for j in range(k):
+            p[r, j] *= inverse
+        tops[1, r] = total
+
+
+@kernel
+def _other_mass(p, y):
+    """1 - p[y] as a sum of the others."""
+    total = 0.0
+    for j in range(p.shape[0]):
+        if j != y:
+            total += p[j]
+    return total
+
+
+@kernel
+def write_statistics(raw, label, weight, rows, curvature, out):
+    """Statistics rows [1 | w g | w curvature] of some rows.
+
+    Parameters
+    ----------
+    raw : (n, k) scores.
+    label : (n,) int32 classes.
+    weight : (n,) float64.
+    rows : (m,) int32.
+    curvature : FULL or one of the diagonal stand-ins.
+    out : (n, width) float32; only the given rows are written, padding untouched.
+    """
+    k = raw.shape[1]
+    scratch = np.empty((2, BLOCK * k))
+    p = scratch[0].reshape(BLOCK, k)
+    tops = np.empty((2, BLOCK))
+    zero = np.zeros(k)
+    scale = k / (k - 1.0) if curvature == SCALED_DIAGONAL else 1.0
+    if curvature == UPPER_BOUND:
+        scale = 2.0
+    for start in range(0, rows.shape[0], BLOCK):
+        block = rows[start : start + BLOCK]
+        _load_probabilities(raw, zero, block, scratch, p, tops)
+        for r in range(block.shape[0]):
+            row = block[r]
+            y = label[row]
+            w = weight[row]
+            rest = _other_mass(p[r], y)
+            target = out[row]
+            target[0] = 1.0
+            for j in range(k):
+                target[1 + j] = w * p[r, j]
+            target[1 + y] = -w * rest
+            if curvature == FULL:
+                e = 1 + k
+                for i in range(k - 1):
+                    wp = w * p[r, i]
+                    for j in range(i + 1, k):
+                        target[e] = wp * p[r, j]
+                        e += 1
+            elif curvature == ABSOLUTE_RESIDUAL:
+                for j in range(k):
+                    target[1 + k + j] = abs(target[1 + j])
+            else:
+                for j in range(k):
+                    target[1 + k + j] = scale * w * p[r, j] * (1.0 - p[r, j])
+                target[1 + k + y] = scale * w * p[r, y] * rest
+
+
+@kernel
+def write_losses(raw, label, first, out):
+    """out[i] = -log p_y of row first + i; unweighted."""
+    k = raw.shape[1]
+    scratch = np.empty((2, BLOCK * k))
+    p = scratch[0].reshape(BLOCK, k)
+    tops = np.empty((2, BLOCK))
+    zero = np.zeros(k)
+    rows = np.arange(first, first + out.shape[0])
+    for start in range(0, rows.shape[0], BLOCK):
+        block = rows[start : start + BLOCK]
+        _load_probabilities(raw, zero, block, scratch, p, tops)
+        for r in range(block.shape[0]):
+            out[start + r] = _row_loss(raw, zero, block[r], label[block[r]], tops, r, p)
+
+
+@kernel
+def _row_loss(raw, shift, row, y, tops, r, p):
+    """-log p_y; through log1p of the others' mass where p_y is close to one."""
+    if p[r, y] > 0.5:
+        return -math.log1p(-_other_mass(p[r], y))
+    return math.log(tops[1, r]) + tops[0, r] - (raw[row, y] + shift[y])
+
+
+@kernel
+def accumulate_leaf(raw, label, weight, rows, shift, gradient, edges):
+    """Gradient and Laplacian of the loss of some rows at raw + shift.
+
+    gradient : (k,) float64, output.
+    edges : (k(k-1)/2,) float64, output.
+    """
+    k = raw.shape[1]
+    scratch = np.empty((2, BLOCK * k))
+    p = scratch[0].reshape(BLOCK, k)
+    tops = np.empty((2, BLOCK))
+    gradient[:] = 0.0
+    edges[:] = 0.0
+    for start in range(0, rows.shape[0], BLOCK):
+        block = rows[start : start + BLOCK]
+        _load_probabilities(raw, shift, block, scratch, p, tops)
+        for r in range(block.shape[0]):
+            row = block[r]
+            w = weight[row]
+            y = label[row]
+            rest = _other_mass(p[r], y)
+            for j in range(k):
+                gradient[j] += w * p[r, j] if j != y else -w * rest
+            e = 0
+            for i in range(k - 1):
+                wp = w * p[r, i]
+                for j in range(i + 1, k):
+                    edges[e] += wp * p[r, j]
+                    e += 1

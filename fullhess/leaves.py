@@ -1,0 +1,317 @@
+"""Leaf values of a grown tree.
+
+``newton``  one Newton step from zero: the paper's leaf.
+``damped``  the same direction, its length from the bound on the loss along it.
+``exact``   damped steps on re-evaluated derivatives until nothing moves.
+
+With the ``path`` prior the values of all nodes are tied, child to parent, and a step
+is one joint direction; the bound then takes the widest range among the leaves.
+Whatever the solver (but ``newton``), the regularised loss of the training rows does
+not rise, and shrinking by the learning rate keeps that, since the loss is convex.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .curvature import Layout
+from .grower import GrownTree
+from .kernels.leaves import curvature_along, newton_directions, sweep_path_prior
+from .kernels.solve import MAX_RANGE
+from .objectives import LeafRows, Objective
+from .objectives.base import split_sums, sum_leaves
+from .params import Params
+from .threads import Workers
+from .tree import Tree
+
+__all__ = ["DEFAULT_MAX_RANGE", "LeafProblem", "solve_leaves"]
+
+MAX_STEPS = 60
+CONVERGED_RANGE = 1e-5  # Newton squares the error: a last step of 1e-5 leaves about 1e-10
+DEFAULT_MAX_RANGE = 10.0  # of a leaf's values where neither λ nor max_delta_step bounds them
+MAX_HALVINGS = 40
+_SUMS_BYTES = 256 * 2**20  # of packed Hessians held at once when leaves are independent
+
+Sums = tuple[NDArray[np.float64], NDArray[np.float64]]  # gradient (L, k), curvature (L, m)
+
+
+@dataclass(frozen=True, eq=False)
+class LeafProblem:
+    """Everything that decides the values of one tree's leaves."""
+
+    objective: Objective
+    raw: NDArray[Any]
+    label: NDArray[Any]
+    weight: NDArray[np.float64]
+    grown: GrownTree
+    split_hessian: str
+    params: Params
+    workers: Workers
+
+    @property
+    def tree(self) -> Tree:
+        return self.grown.tree
+
+    def sums_at(self, x: NDArray[np.float64], leaves: LeafRows | None = None) -> Sums:
+        """Gradient and true Hessian of each leaf at its value x."""
+        rows = self.grown.leaves if leaves is None else leaves
+        return self.objective.leaf_sums(
+            self.raw, self.label, self.weight, rows, x, self.workers
+        )
+
+    def sums_of(self, hessian: str) -> tuple[Layout, Sums]:
+        """Sums at zero with some curvature; those of the split search if they fit."""
+        layout = self.objective.layout(hessian)
+        if hessian == self.split_hessian:
+            return layout, split_sums(self.grown.sums, layout)
+        if hessian == "full":
+            return layout, self.sums_at(np.zeros_like(self.tree.values, dtype=np.float64))
+        stats = np.zeros((len(self.raw), layout.width), np.float32)
+        rows = self.grown.leaves
+        self.objective.write_statistics(
+            self.raw, self.label, self.weight, rows.rows, hessian, stats, self.workers
+        )
+        return layout, split_sums(sum_leaves(stats, rows, self.workers), layout)
+
+    def losses(self, x: NDArray[np.float64], leaves: LeafRows) -> NDArray[np.float64]:
+        """(L,) weighted loss of each leaf's rows at its value x."""
+        moved = np.array(self.raw, np.float64)
+        for leaf in range(len(leaves)):
+            moved[leaves.of(leaf)] += x[leaf]
+        weighted = self.objective.losses(moved, self.label) * self.weight
+        return np.array([weighted[leaves.of(leaf)].sum() for leaf in range(len(leaves))])
+
+
+def solve_leaves(problem: LeafProblem) -> NDArray[np.float64]:
+    """(n_leaves, k) values before the learning rate."""
+    solver = effective_solver(problem.objective, problem.params)
+    if solver == "exact":
+        return _solve_exact(problem)
+    return _solve_once(problem, damped=solver == "damped")
+
+
+def effective_solver(objective: Objective, params: Params) -> str:
+    """The solver used: one Newton step where more is pointless or impossible.
+
+    The minimum of a quadratic is one step away, and a custom objective without a
+    loss function gives nothing to damp by.
+    """
+    if objective.quadratic or not (objective.range_bound or objective.has_loss):
+        return "newton"
+    return params.leaf_solver
+
+
+def _solve_once(problem: LeafProblem, damped: bool) -> NDArray[np.float64]:
+    """One step from zero."""
+    layout, sums = problem.sums_of(problem.params.hessian)
+    start = np.zeros_like(sums[0])
+    step, prior = _direction(problem, layout, sums, start)
+    if not damped:
+        return _capped(problem, step, only_explicit=True)
+    ratio: NDArray[np.float64] | float = 1.0
+    if problem.params.hessian != "full":
+        ratio = _slope_over_curvature(problem, step, prior)
+    return _capped(problem, start + _damp(problem, start, step, ratio))
+
+
+def _solve_exact(problem: LeafProblem) -> NDArray[np.float64]:
+    """Damped Newton steps on re-evaluated derivatives until no leaf moves."""
+    n_leaves, k = problem.tree.values.shape
+    x = np.zeros((n_leaves, k))
+    everything = np.arange(n_leaves)
+    if _is_path(problem):
+        _descend(problem, everything, x)
+        return x
+    size = max(1, _SUMS_BYTES // (8 * max(1, problem.objective.layout("full").n_curvature)))
+    for first in range(0, n_leaves, size):  # leaves are independent
+        _descend(problem, everything[first : first + size], x)
+    return x
+
+
+def _descend(problem: LeafProblem, active: NDArray[np.int64], x: NDArray[np.float64]) -> None:
+    """Move x[active] to the minimum of the regularised loss."""
+    layout = problem.objective.layout("full")
+    for step_number in range(MAX_STEPS):
+        if step_number == 0 and problem.split_hessian == "full":
+            sums = split_sums(problem.grown.sums[active], layout)
+        else:
+            sums = problem.sums_at(x[active], problem.grown.leaves.subset(active))
+        step, _ = _direction(problem, layout, sums, x[active])
+        moved = x[active] + _damp(problem, x[active], step, 1.0, active)
+        x[active] = _capped(problem, moved)
+        size = _spread(problem, step)
+        moving = size >= CONVERGED_RANGE
+        moving &= (x[active] == moved).all(axis=1)  # what met its bound stays there
+        if _is_path(problem):
+            if not moving.any() or (x[active] != moved).any():
+                return
+        else:
+            active = active[moving]
+            if len(active) == 0:
+                return
+
+
+def _is_path(problem: LeafProblem) -> bool:
+    return problem.params.leaf_prior == "path" and problem.params.reg_lambda > 0.0
+
+
+def _spread(problem: LeafProblem, step: NDArray[np.float64]) -> NDArray[np.float64]:
+    """(L,) size of each leaf's step: the range where the objective is bounded by it."""
+    if problem.objective.range_bound:
+        return np.asarray(np.ptp(step, axis=1))
+    return np.asarray(np.abs(step).max(axis=1))
+
+
+def _direction(
+    problem: LeafProblem, layout: Layout, sums: Sums, x: NDArray[np.float64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Newton direction (L, k) at x and the prior's curvature along it (L,).
+
+    With the path prior the curvature is that of the joint direction, the same for all.
+    """
+    gradient, curvature = sums
+    reg_lambda = problem.params.reg_lambda
+    if _is_path(problem):
+        nodes = _sweep(problem.tree, layout, gradient, curvature, x, reg_lambda)
+        step = nodes[problem.tree.leaf >= 0] - x
+        energy = reg_lambda * _path_energy(problem.tree, nodes)
+        prior = np.full(len(step), energy)  # used from x = 0 only, where step = z
+    else:
+        step = np.empty_like(gradient)
+        n_tasks = problem.workers.n_threads if x.shape[1] > 16 else 1
+        bounds = np.linspace(0, len(step), n_tasks + 1).astype(np.int64)
+
+        def solve(task: int) -> None:
+            part = slice(bounds[task], bounds[task + 1])
+            newton_directions(
+                layout.code, gradient[part], curvature[part], x[part], reg_lambda, step[part]
+            )
+
+        problem.workers.run(n_tasks, solve)
+        prior = reg_lambda * (step**2).sum(axis=1)
+    with np.errstate(invalid="ignore"):
+        lost = ~(np.ptp(step, axis=1) < MAX_RANGE)  # beyond floating point: no step
+    step[lost] = 0.0
+    return step, prior
+
+
+def _sweep(
+    tree: Tree,
+    layout: Layout,
+    gradient: NDArray[np.float64],
+    curvature: NDArray[np.float64],
+    x: NDArray[np.float64],
+    reg_lambda: float,
+) -> NDArray[np.float64]:
+    """(n_nodes, k) values of all nodes under the path prior."""
+    nodes = np.empty((tree.n_nodes, x.shape[1]))
+    sweep_path_prior(
+        layout.code, _parents(tree), tree.leaf, gradient, curvature, x, reg_lambda, nodes
+    )
+    return nodes
+
+
+def _parents(tree: Tree) -> NDArray[np.int32]:
+    parent = np.full(tree.n_nodes, -1, np.int32)
+    split = np.flatnonzero(tree.feature >= 0)
+    parent[tree.left[split]] = parent[tree.right[split]] = split
+    return parent
+
+
+def _path_energy(tree: Tree, nodes: NDArray[np.float64]) -> float:
+    """Σ_v ‖z_v - z_parent‖²."""
+    parent = _parents(tree)[1:]
+    return float(((nodes[1:] - nodes[parent]) ** 2).sum() + (nodes[0] ** 2).sum())
+
+
+def _slope_over_curvature(
+    problem: LeafProblem, step: NDArray[np.float64], prior: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """(L,) -f'/f'' of the true regularised loss along steps of a stand-in curvature."""
+    layout = problem.objective.layout("full")
+    gradient, curvature = problem.sums_at(np.zeros_like(step))
+    slope = -(gradient * step).sum(axis=1)
+    second = np.array(
+        [curvature_along(layout.code, c, s) for c, s in zip(curvature, step, strict=True)]
+    )
+    if _is_path(problem):
+        slope = np.full_like(slope, slope.sum())
+        second = np.full_like(second, second.sum())
+    second = second + prior
+    uphill = ~((slope > 0.0) & (second > 0.0))
+    return np.where(uphill, 0.0, slope / np.where(uphill, 1.0, second))
+
+
+def _damp(
+    problem: LeafProblem,
+    x: NDArray[np.float64],
+    step: NDArray[np.float64],
+    ratio: NDArray[np.float64] | float,
+    active: NDArray[np.int64] | None = None,
+) -> NDArray[np.float64]:
+    """The part of each leaf's step that is certain not to raise the loss."""
+    if not problem.objective.range_bound:
+        return _backtrack(problem, x, step, active)
+    beta = np.ptp(step, axis=1)
+    if _is_path(problem):
+        beta = np.full_like(beta, beta.max())
+    safe = np.maximum(beta, 1e-12)
+    length = np.where(beta > 1e-12, np.log1p(safe * ratio) / safe, ratio)
+    return np.asarray(step * length[:, None])
+
+
+def _backtrack(
+    problem: LeafProblem,
+    x: NDArray[np.float64],
+    step: NDArray[np.float64],
+    active: NDArray[np.int64] | None,
+) -> NDArray[np.float64]:
+    """Halve steps until the true loss does not rise, for objectives without a bound."""
+    leaves = problem.grown.leaves if active is None else problem.grown.leaves.subset(active)
+    length = np.ones(len(step))
+    before = _regularised(problem, x, leaves)
+    for _ in range(MAX_HALVINGS):
+        after = _regularised(problem, x + step * length[:, None], leaves)
+        rises = ~(after <= before)
+        if not rises.any():
+            return np.asarray(step * length[:, None])
+        length[rises] *= 0.5
+    length[rises] = 0.0
+    return np.asarray(step * length[:, None])
+
+
+def _regularised(
+    problem: LeafProblem, x: NDArray[np.float64], leaves: LeafRows
+) -> NDArray[np.float64]:
+    """(L,) loss and penalty of each leaf; with the path prior all are the joint total."""
+    loss = problem.losses(x, leaves)
+    reg_lambda = problem.params.reg_lambda
+    if not _is_path(problem):
+        return np.asarray(loss + 0.5 * reg_lambda * (x**2).sum(axis=1))
+    # The prior's energy of given leaf values: the best values of the inner nodes.
+    k = x.shape[1]
+    stiff = np.full((len(x), k), 1e12 * reg_lambda)
+    nodes = _sweep(problem.tree, Layout("diagonal", k), np.zeros_like(x), stiff, x, reg_lambda)
+    total = loss.sum() + 0.5 * reg_lambda * _path_energy(problem.tree, nodes)
+    return np.full(len(x), total)
+
+
+def _capped(
+    problem: LeafProblem, x: NDArray[np.float64], only_explicit: bool = False
+) -> NDArray[np.float64]:
+    """Scale values back into their bounds; on the way to zero the loss stays below its start."""
+    params = problem.params
+    if params.max_delta_step > 0.0:
+        size, limit = np.abs(x).max(axis=1), params.max_delta_step
+    elif params.reg_lambda == 0.0 and problem.objective.range_bound and not only_explicit:
+        size, limit = np.ptp(x, axis=1), DEFAULT_MAX_RANGE
+    else:
+        return x
+    factor = np.where(size > limit, limit / np.maximum(size, limit), 1.0)
+    if _is_path(problem):
+        factor = np.full_like(factor, factor.min())
+    return np.where(factor[:, None] < 1.0, x * factor[:, None], x)

@@ -1,0 +1,137 @@
+"""The protocol of an objective."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from ..curvature import Layout
+from ..kernels.histogram import sum_rows
+from ..kernels.partition import add_leaf_values
+from ..threads import Workers
+
+__all__ = ["LeafRows", "Objective"]
+
+Link = Literal["softmax", "identity"]
+
+
+@dataclass(frozen=True)
+class LeafRows:
+    """Rows of each leaf: ``rows[begin[i]:end[i]]``, int32."""
+
+    rows: NDArray[np.int32]
+    begin: NDArray[np.int64]
+    end: NDArray[np.int64]
+
+    def __len__(self) -> int:
+        return len(self.begin)
+
+    def of(self, leaf: int) -> NDArray[np.int32]:
+        return self.rows[self.begin[leaf] : self.end[leaf]]
+
+    def subset(self, leaves: NDArray[Any]) -> LeafRows:
+        return LeafRows(self.rows, self.begin[leaves], self.end[leaves])
+
+
+class Objective(ABC):
+    """A loss of k scores per row, convex in them.
+
+    Arrays: ``raw`` (n, k) scores, ``label`` as ``check_label`` returns it, ``weight``
+    (n,) float64, ``rows`` int32 indices.
+    """
+
+    name: ClassVar[str]
+    link: Link = "identity"
+    hessians: ClassVar[tuple[str, ...]] = ("full",)
+
+    #: The third derivative along d is at most range(d) times the second: damped
+    #: steps have a closed form and the guaranteed gain exists.
+    range_bound: ClassVar[bool] = False
+    #: One Newton step is the exact minimum.
+    quadratic: ClassVar[bool] = False
+    #: ``losses`` is available.
+    has_loss: bool = True
+
+    def __init__(self, n_outputs: int) -> None:
+        self.n_outputs = n_outputs
+
+    @abstractmethod
+    def layout(self, hessian: str) -> Layout:
+        """Layout of the statistics with this curvature; ``"full"`` is the true Hessian."""
+
+    @abstractmethod
+    def check_label(self, label: Any, n_samples: int) -> NDArray[Any]:
+        """The labels in the kernels' type, or a clear error."""
+
+    @abstractmethod
+    def intercept(self, label: NDArray[Any], weight: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(k,) best constant scores."""
+
+    @abstractmethod
+    def losses(self, raw: NDArray[Any], label: NDArray[Any]) -> NDArray[np.float64]:
+        """(n,) loss of every row, without weights."""
+
+    @abstractmethod
+    def write_statistics(
+        self,
+        raw: NDArray[Any],
+        label: NDArray[Any],
+        weight: NDArray[np.float64],
+        rows: NDArray[np.int32],
+        hessian: str,
+        out: NDArray[np.float32],
+        workers: Workers,
+    ) -> None:
+        """Write the statistics rows of ``rows`` into ``out`` (n, width) float32."""
+
+    def leaf_sums(
+        self,
+        raw: NDArray[Any],
+        label: NDArray[Any],
+        weight: NDArray[np.float64],
+        leaves: LeafRows,
+        shift: NDArray[np.float64],
+        workers: Workers,
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Gradient (L, k) and true packed Hessian (L, m) of each leaf at raw + shift[leaf]."""
+        moved = raw.astype(np.float64)
+        for leaf in range(len(leaves)):
+            add_leaf_values(leaves.of(leaf), shift[leaf], moved)
+        layout = self.layout("full")
+        stats = np.zeros((len(raw), layout.width), np.float32)
+        rows = np.concatenate([leaves.of(leaf) for leaf in range(len(leaves))])
+        self.write_statistics(moved, label, weight, rows, "full", stats, workers)
+        sums = sum_leaves(stats, leaves, workers)
+        return split_sums(sums, layout)
+
+    def metadata(self) -> dict[str, str | int]:
+        """What a saved model says of its objective."""
+        return {"objective": self.name, "n_outputs": self.n_outputs}
+
+
+def sum_leaves(
+    stats: NDArray[np.float32], leaves: LeafRows, workers: Workers
+) -> NDArray[np.float64]:
+    """(L, width) float64 sums of the statistics rows of each leaf."""
+    sums = np.empty((len(leaves), stats.shape[1]))
+    workers.run(len(leaves), lambda leaf: sum_rows(leaves.of(leaf), stats, sums[leaf]))
+    return sums
+
+
+def split_sums(
+    sums: NDArray[np.float64], layout: Layout
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Gradient and curvature parts of (L, width) sums, contiguous."""
+    k = layout.n_outputs
+    gradient = np.ascontiguousarray(sums[:, 1 : 1 + k])
+    return gradient, np.ascontiguousarray(sums[:, 1 + k : 1 + k + layout.n_curvature])
+
+
+def row_tasks(n_rows: int, workers: Workers) -> NDArray[np.int64]:
+    """Bounds of even slices of rows, one or two for each thread."""
+    n_tasks = max(1, min(2 * workers.n_threads, n_rows // 2048))
+    return np.linspace(0, n_rows, n_tasks + 1).astype(np.int64)

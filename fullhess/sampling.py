@@ -1,0 +1,105 @@
+"""Random rows and columns of a tree.
+
+Everything is drawn from a generator seeded by (random_state, round), so that a
+round draws the same whatever came before it, also when training is continued.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .params import Params
+
+__all__ = ["ColumnSampler", "round_generator", "sample_rows"]
+
+
+def round_generator(random_state: int, round_: int) -> np.random.Generator:
+    """The random numbers of one boosting round."""
+    return np.random.Generator(np.random.PCG64(np.random.SeedSequence([random_state, round_])))
+
+
+class ColumnSampler:
+    """Features of a tree, then of a level among them, then of a node among those."""
+
+    def __init__(self, n_features: int, params: Params, generator: np.random.Generator) -> None:
+        self._params = params
+        self._generator = generator
+        self._n_features = n_features
+        everything = np.arange(n_features, dtype=np.int32)
+        self._tree = self._draw(everything, params.colsample_bytree)
+        self._levels: dict[int, NDArray[np.int32]] = {}
+        self._all = self._mask(self._tree)
+
+    def of_tree(self) -> NDArray[np.int32]:
+        """Ascending features of the tree."""
+        return self._tree
+
+    def of_node(self, depth: int) -> NDArray[np.uint8]:
+        """(n_features,) mask of the features a node at this depth may split on."""
+        params = self._params
+        if params.colsample_bylevel == 1.0 and params.colsample_bynode == 1.0:
+            return self._all
+        if depth not in self._levels:
+            self._levels[depth] = self._draw(self._tree, params.colsample_bylevel)
+        return self._mask(self._draw(self._levels[depth], params.colsample_bynode))
+
+    def _draw(self, features: NDArray[np.int32], share: float) -> NDArray[np.int32]:
+        if share == 1.0:
+            return features
+        n = max(1, int(share * len(features)))
+        return np.sort(self._generator.choice(features, n, replace=False))
+
+    def _mask(self, features: NDArray[np.int32]) -> NDArray[np.uint8]:
+        mask = np.zeros(self._n_features, np.uint8)
+        mask[features] = 1
+        return mask
+
+
+def sample_rows(
+    importance: NDArray[np.float64] | None,
+    n_samples: int,
+    subsample: float,
+    generator: np.random.Generator,
+) -> tuple[NDArray[np.int32], NDArray[np.float64] | None]:
+    """Rows of a tree, ascending, and the factors on their weights.
+
+    Parameters
+    ----------
+    importance : (n,) sizes of the rows' gradients for gradient-based sampling, else
+        None for uniform sampling without replacement (no factors).
+
+    With importances a row is kept with probability min(1, importance/threshold), the
+    threshold such that ``subsample * n`` rows are expected, and weighs 1/probability:
+    every sum over the sample is unbiased, and rows with large gradients are all kept.
+    """
+    if importance is None:
+        if subsample == 1.0:
+            return np.arange(n_samples, dtype=np.int32), None
+        n = max(1, round(subsample * n_samples))
+        return np.sort(generator.choice(n_samples, n, replace=False)).astype(np.int32), None
+    probability = _keep_probability(importance, subsample)
+    rows = np.flatnonzero(generator.random(n_samples) < probability).astype(np.int32)
+    if len(rows) == 0:
+        rows = np.array([int(np.argmax(importance))], np.int32)
+    factor = np.zeros(n_samples)
+    factor[rows] = 1.0 / np.maximum(probability[rows], 1e-12)
+    return rows, factor
+
+
+def _keep_probability(importance: NDArray[np.float64], subsample: float) -> NDArray[np.float64]:
+    """min(1, importance/threshold) with an expected number of ``subsample * n``."""
+    n = len(importance)
+    target = subsample * n
+    ascending = np.sort(importance)
+    total = np.cumsum(ascending)
+    if total[-1] <= 0.0:
+        return np.full(n, subsample)
+    # With the m largest kept for certain, the rest must share target - m.
+    certain = np.arange(n)
+    rest = total[::-1]  # sum of all but the m largest
+    room = target - certain
+    fits = (room > 0) & (ascending[::-1] * room <= rest)
+    m = int(np.argmax(fits)) if fits.any() else max(0, int(target) - 1)
+    threshold = rest[m] / max(target - m, 1e-12)
+    return np.minimum(1.0, importance / max(threshold, 1e-300))

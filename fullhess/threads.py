@@ -1,0 +1,180 @@
+"""Threads for the kernels.
+
+Every kernel is compiled with ``nogil=True`` and works on one task (a block of
+features, of rows, a leaf). Plain Python threads hand out the tasks. This is
+deliberate: Numba's own parallel layers either kill a forked child (OpenMP) or
+abort when two Python threads enter them (workqueue), and they compile slowly.
+A pool here belongs to one call, so training is safe after ``fork``, inside
+joblib workers and from several threads at once, and no global thread count is
+touched.
+
+Tasks never share an output, and the order of every sum is fixed inside a task,
+so the number of threads cannot change a single bit of a result.
+"""
+
+from __future__ import annotations
+
+import itertools
+import numbers
+import os
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from types import TracebackType
+
+__all__ = ["Workers", "effective_n_jobs"]
+
+
+def available_cpus() -> int:
+    """CPUs this process may use: affinity, capped by the usual thread variables.
+
+    joblib's loky workers set these variables so that nested parallelism does
+    not oversubscribe the machine.
+    """
+    cpus = os.cpu_count() or 1
+    if hasattr(os, "sched_getaffinity"):  # not on macOS and Windows
+        cpus = len(os.sched_getaffinity(0))
+    for variable in ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS"):
+        value = os.environ.get(variable, "").split(",")[0].strip()  # OpenMP: one per level
+        if value.isdecimal() and int(value) > 0:
+            cpus = min(cpus, int(value))
+    return cpus
+
+
+def effective_n_jobs(n_jobs: int | None) -> int:
+    """Number of threads for ``n_jobs``: None, 0 and -1 mean all, -2 all but one."""
+    if n_jobs is None:
+        return available_cpus()
+    if isinstance(n_jobs, bool) or not isinstance(n_jobs, numbers.Integral):
+        raise TypeError(f"n_jobs must be an integer or None, got {n_jobs!r}")
+    if n_jobs == 0:
+        return available_cpus()
+    if n_jobs < 0:
+        return max(1, available_cpus() + 1 + int(n_jobs))
+    return int(n_jobs)
+
+
+class _Job:
+    """One parallel loop: a shared counter hands out task numbers.
+
+    The caller works too and then waits for the threads that are *inside* the
+    loop, not for those that have yet to hear of it. So it does not matter how
+    many ever come: none, when they all wait in loops of their own.
+    """
+
+    def __init__(self, n_tasks: int, task: Callable[[int], None]) -> None:
+        self.n_tasks = n_tasks
+        self.task = task
+        self.counter = itertools.count()
+        self.error: BaseException | None = None
+        self.lock = threading.Lock()
+        self.helpers_inside = 0
+        self.closed = False  # no helper may enter any more
+        self.left = threading.Event()  # closed, and the last helper is gone
+
+    def work(self) -> None:
+        try:
+            for i in self.counter:
+                if i >= self.n_tasks or self.error is not None:
+                    return
+                self.task(i)
+        except BaseException as error:
+            with self.lock:
+                if self.error is None:
+                    self.error = error
+
+    def help(self) -> None:
+        with self.lock:
+            if self.closed:
+                return
+            self.helpers_inside += 1
+        self.work()
+        with self.lock:
+            self.helpers_inside -= 1
+            if self.closed and self.helpers_inside == 0:
+                self.left.set()
+
+    def finish(self) -> None:
+        """Wait for the helpers. An interrupt may come anywhere, so every step repeats safely."""
+        while True:
+            try:
+                with self.lock:
+                    self.closed = True
+                    if self.helpers_inside == 0:
+                        self.left.set()
+                self.left.wait()
+                return
+            except KeyboardInterrupt as error:
+                self.error = error  # no further task is begun
+
+
+class Workers:
+    """A pool of threads, used as a context manager.
+
+    Parameters
+    ----------
+    n_jobs : number of threads as scikit-learn counts them (None, 0, -1: all).
+    """
+
+    def __init__(self, n_jobs: int | None = None) -> None:
+        self.n_threads = effective_n_jobs(n_jobs)
+        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._threads: list[threading.Thread] = []
+        self._starting = threading.Lock()
+
+    def __enter__(self) -> Workers:
+        return self
+
+    def __exit__(
+        self,
+        exc_type: type[BaseException] | None,
+        exc: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the threads; the pool can be used again."""
+        self._jobs.put(None)
+        for thread in self._threads:
+            thread.join()
+        self._threads.clear()
+        self._jobs = SimpleQueue()
+
+    def run(self, n_tasks: int, task: Callable[[int], None]) -> None:
+        """Call ``task(0) ... task(n_tasks - 1)``; return when all are done.
+
+        The first exception of a task is raised here. An interrupt waits for the
+        running tasks, so that no kernel still writes when the caller cleans up.
+        """
+        n_helpers = min(self.n_threads, n_tasks) - 1
+        if n_helpers <= 0:
+            for i in range(n_tasks):
+                task(i)
+            return
+        job = _Job(n_tasks, task)
+        try:
+            self._start(n_helpers)
+            for _ in range(n_helpers):
+                self._jobs.put(job)
+            job.work()
+        except KeyboardInterrupt as error:  # between two tasks
+            job.error = error
+        job.finish()
+        if job.error is not None:
+            raise job.error
+
+    def _start(self, n_helpers: int) -> None:
+        with self._starting:
+            while len(self._threads) < n_helpers:
+                thread = threading.Thread(
+                    target=_serve, args=(self._jobs,), name="fullhess-worker", daemon=True
+                )
+                thread.start()
+                self._threads.append(thread)
+
+
+def _serve(jobs: SimpleQueue[_Job | None]) -> None:
+    while (job := jobs.get()) is not None:
+        job.help()
+    jobs.put(None)  # for the next thread; an interrupted start may have left one uncounted
