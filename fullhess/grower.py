@@ -25,6 +25,7 @@ from numpy.typing import NDArray
 from .bins import BinnedMatrix
 from .curvature import Layout
 from .histograms import HistogramPool, Scratch, feature_blocks
+from .kernels.categories import order_categories
 from .kernels.histogram import subtract_histogram, sum_rows
 from .kernels.lanes import SplitSettings
 from .kernels.partition import partition_rows
@@ -120,6 +121,7 @@ class Grower:
         self.settings = SplitSettings(
             layout=layout.code,
             k=layout.n_outputs,
+            n_curvature=layout.n_curvature,
             reg_lambda=float(params.reg_lambda),
             cat_smooth=float(params.cat_smooth),
             max_cat_to_onehot=int(params.max_cat_to_onehot),
@@ -194,7 +196,7 @@ class Grower:
         if self.params.leaf_prior == "path":
             center = center + step  # children are solved around the node's own value
             score = solve_node(self.layout.code, k, sums, center, *limits, step)
-        cover = max(float(trace_of(self.layout.code, k, sums[1 + k :])), 0.0)
+        cover = max(float(trace_of(self.layout.code, k, sums, 1 + k)), 0.0)
         depth = 0 if parent is None else parent.depth + 1
         return Node(index, depth, begin, end, sums, center, float(score), cover)
 
@@ -355,13 +357,17 @@ class Grower:
         scratch: Scratch,
         histogram: NDArray[np.float32],
     ) -> None:
+        bins = (self.binned.binning.n_bins, self.pool.offsets, self._categorical)
+        if len(scratch.orders):
+            order_categories(
+                histogram, block, allowed, *bins, self.settings, node.center, scratch.orders
+            )
         find_best_splits(
             histogram,
             block,
             allowed,
-            self.binned.binning.n_bins,
-            self.pool.offsets,
-            self._categorical,
+            *bins,
+            scratch.orders,
             self.settings,
             node.center,
             node.score,

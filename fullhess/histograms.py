@@ -28,7 +28,8 @@ class Scratch(NamedTuple):
 
     histogram: NDArray[np.float32]  # (n_cells, width)
     carry: NDArray[np.float64]  # (most cells of a block, width) zeros
-    lanes: Any  # kernels.lanes.Lanes
+    lanes: NDArray[Any]  # kernels.lanes.new_lanes
+    orders: NDArray[np.int32]  # (n_cells,) scanning orders; empty without categories
 
 
 def feature_blocks(
@@ -59,6 +60,7 @@ class HistogramPool:
 
     def __init__(self, binned: BinnedMatrix, layout: Layout, budget: float) -> None:
         self.layout = layout
+        self.has_categories = bool(binned.binning.features.categorical.any())
         self.offsets = binned.binning.cell_offsets
         self.shape = (int(self.offsets[-1]), layout.width)
         self.vectors = row_vectors(layout.width)
@@ -102,6 +104,7 @@ class HistogramPool:
             np.empty(self.shape, np.float32),
             np.zeros(self.shape, np.float64),
             new_lanes(layout.code, layout.n_outputs, layout.n_curvature),
+            np.empty(self.shape[0] if self.has_categories else 0, np.int32),
         )
 
     def build(

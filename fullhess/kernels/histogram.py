@@ -162,7 +162,9 @@ def build_histogram(codes, rows, stats, features, cell_offsets, vectors, carry, 
     for j in range(features.shape[0]):
         first = cell_offsets[features[j]]
         last = cell_offsets[features[j] + 1]
-        out[first:last] = 0.0
+        for cell in range(first, last):
+            for w in range(width):
+                out[cell, w] = 0.0
         shift[j] = used - first
         used += last - first
     for r in range(n):
@@ -200,7 +202,8 @@ def subtract_histogram(features, cell_offsets, child, out):
             if child[cell, 0] == 0.0:
                 continue
             if out[cell, 0] == child[cell, 0]:
-                out[cell] = 0.0
+                for w in range(out.shape[1]):
+                    out[cell, w] = 0.0
             else:
                 for w in range(out.shape[1]):
                     out[cell, w] -= child[cell, w]
@@ -209,7 +212,8 @@ def subtract_histogram(features, cell_offsets, child, out):
 @kernel
 def sum_rows(rows, stats, out):
     """Sum of the statistics of some rows, (width,) float64."""
-    out[:] = 0.0
+    for w in range(stats.shape[1]):
+        out[w] = 0.0
     for r in range(rows.shape[0]):
         row = rows[r]
         for w in range(stats.shape[1]):

@@ -1,24 +1,37 @@
 """The k×k systems of many candidate children at once, one per lane.
 
-Candidates are gathered 32 at a time into small arrays ``[statistic, lane]``, the
-left children in the first 32 lanes and the right children in the others. All
-arithmetic has the lane innermost, so that it vectorises over candidates and k
-stays a run-time variable. The chunk stays in the first-level cache.
+Candidates are gathered 32 at a time into one small array of rows × 64 lanes, the
+left children in the first 32 lanes, the right children in the others:
+
+    rows 0 …        b, the negative gradient, one row per score
+    rows k …        the packed curvature
+    rows k + m …    reciprocal pivots
+    last rows       scores q and scratch
+
+All arithmetic runs over the lanes, so that k stays a run-time variable, and the
+chunk stays in the first-level cache. The operations on whole rows are emitted as
+explicit vector instructions: Numba's loops would check at run time, again and
+again, whether the rows overlap.
 
 The guaranteed gain is never above the quadratic one. A chunk whose quadratic
 gains do not reach the best guaranteed gain so far is dropped before the back
 substitution: the same result for less work.
 
 The Laplacian elimination subtracts nothing (see ``solve``), which is why float32
-lanes are enough for it at every λ; sums and differences of sums are float64.
+lanes are enough for it at every λ; sums and differences of sums are float64. The
+dense layout uses float64 lanes.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
 
 from .compile import kernel
 from .solve import (
@@ -31,21 +44,12 @@ from .solve import (
     packed_index,
 )
 
-HALF = 32  # candidates in a chunk: 32 keeps k=10 (56 statistics × 64 lanes × 4 B) in 32 KB
+HALF = 32  # candidates in a chunk: k=10 takes 76 rows × 64 lanes × 4 B, 19 KB
 LANES = 2 * HALF
-HUGE = 1e30  # float32 lanes are clipped here, so that no infinity meets a zero
-
-
-class Lanes(NamedTuple):
-    """Scratch of one thread: (k, L), (m, L), (k, L), (3, L).
-
-    float32 for the Laplacian and diagonal layouts, float64 for the dense one.
-    """
-
-    b: Any
-    curvature: Any
-    inverse: Any
-    scratch: Any
+VECTOR = 8  # lanes in one emitted instruction
+SCRATCH_ROWS = 4
+HUGE = 1e30  # scores and ranges are clipped here, so that no infinity meets a zero
+TINY = 1e-30  # pivots below carry no information
 
 
 class SplitSettings(NamedTuple):
@@ -53,6 +57,7 @@ class SplitSettings(NamedTuple):
 
     layout: int
     k: int
+    n_curvature: int
     reg_lambda: float
     cat_smooth: float
     max_cat_to_onehot: int
@@ -63,304 +68,355 @@ class SplitSettings(NamedTuple):
 
 
 def new_lanes(layout, k, n_curvature):
-    """Lane buffers of zeros."""
+    """The lanes of one thread, zeros."""
     dtype = np.float64 if layout == DENSE else np.float32
-    return Lanes(*(np.zeros((n, LANES), dtype) for n in (k, n_curvature, k, 3)))
+    return np.zeros((2 * k + n_curvature + SCRATCH_ROWS, LANES), dtype)
 
 
-@kernel(fastmath={"contract"})
-def _eliminate_laplacian(k, edges, b, inverse, q):
-    """Forward sweep over all lanes; q[lane] = b·(A+λI)⁻¹b. λ/k is already in edges."""
-    one = q.dtype.type(1)  # a bare 1 would turn float32 lanes into float64
-    tiny = q.dtype.type(1e-30)
-    for c in range(LANES):
-        q[c] = 0
+def _row_operation(emit, scalar):
+    """An intrinsic ``(lanes, target, a, b)`` that runs ``emit`` over whole rows.
+
+    ``emit(builder, target, a, b, vector type)`` gets the operands' vectors and returns
+    the target's new one; with ``scalar`` b is a number instead of a row.
+    """
+
+    @intrinsic
+    def operation(typingctx, lanes, target, a, b):
+        def codegen(context, builder, signature, args):
+            element = context.get_data_type(lanes.dtype)
+            vector = ir.VectorType(element, VECTOR)
+            align = 4 if lanes.dtype.bitwidth == 32 else 8
+            data = context.make_array(lanes)(context, builder, args[0]).data
+            number = None
+            if scalar:
+                number = context.cast(builder, args[3], signature.args[3], lanes.dtype)
+                number = _splat(builder, number, vector)
+            rows = [args[1], args[2]] if scalar else args[1:4]
+            width = ir.Constant(ir.IntType(64), LANES)
+            starts = [builder.gep(data, [builder.mul(row, width)]) for row in rows]
+            for v in range(0, LANES, VECTOR):
+                offset = ir.Constant(ir.IntType(64), v)
+                pointers = [
+                    builder.bitcast(builder.gep(start, [offset]), vector.as_pointer())
+                    for start in starts
+                ]
+                values = []
+                for pointer in pointers:
+                    value = builder.load(pointer)
+                    value.align = align
+                    values.append(value)
+                if scalar:
+                    values.append(number)
+                builder.store(emit(builder, *values, vector), pointers[0]).align = align
+            return context.get_dummy_value()
+
+        last = b if scalar else types.intp
+        return types.void(lanes, types.intp, types.intp, last), codegen
+
+    return operation
+
+
+def _splat(builder, number, vector):
+    first = builder.insert_element(
+        ir.Constant(vector, ir.Undefined), number, ir.Constant(ir.IntType(32), 0)
+    )
+    mask = ir.Constant(ir.VectorType(ir.IntType(32), VECTOR), [0] * VECTOR)
+    return builder.shuffle_vector(first, ir.Constant(vector, ir.Undefined), mask)
+
+
+def _emit_muladd(builder, target, a, b, vector):
+    """Fused where the processor can: llvm.fmuladd leaves the choice to the target."""
+    suffix = "f32" if isinstance(vector.element, ir.FloatType) else "f64"
+    function = cgutils.get_or_insert_function(
+        builder.module,
+        ir.FunctionType(vector, [vector] * 3),
+        f"llvm.fmuladd.v{VECTOR}{suffix}",
+    )
+    return builder.call(function, [a, b, target])
+
+
+def _emit_submul(builder, target, a, b, vector):
+    return _emit_muladd(builder, target, builder.fneg(a), b, vector)
+
+
+def _emit_larger(builder, a, b):
+    return builder.select(builder.fcmp_ordered(">", a, b), a, b)
+
+
+def _emit_smaller(builder, a, b):
+    return builder.select(builder.fcmp_ordered("<", a, b), a, b)
+
+
+def _ones(vector):
+    return ir.Constant(vector, [1.0] * VECTOR)
+
+
+def _emit_reciprocal(builder, target, a, floor, vector):
+    return builder.fdiv(_ones(vector), _emit_larger(builder, a, floor))
+
+
+def _emit_guarded_reciprocal(builder, target, a, floor, vector):
+    zero = ir.Constant(vector, [0.0] * VECTOR)
+    usable = builder.fcmp_ordered(">", a, floor)
+    return builder.select(usable, builder.fdiv(_ones(vector), a), zero)
+
+
+_add = _row_operation(lambda builder, t, a, b, v: builder.fadd(a, b), False)
+_mul = _row_operation(lambda builder, t, a, b, v: builder.fmul(a, b), False)
+_muladd = _row_operation(_emit_muladd, False)  # target += a * b
+_submul = _row_operation(_emit_submul, False)  # target -= a * b
+_larger = _row_operation(lambda builder, t, a, b, v: _emit_larger(builder, a, b), False)
+_smaller = _row_operation(lambda builder, t, a, b, v: _emit_smaller(builder, a, b), False)
+_guarded_reciprocal = _row_operation(_emit_guarded_reciprocal, False)  # 1/a where a > b
+_fill = _row_operation(lambda builder, t, a, s, v: s, True)
+_add_scalar = _row_operation(lambda builder, t, a, s, v: builder.fadd(a, s), True)
+_mul_scalar = _row_operation(lambda builder, t, a, s, v: builder.fmul(a, s), True)
+_muladd_scalar = _row_operation(_emit_muladd, True)  # target += a * s
+_reciprocal = _row_operation(_emit_reciprocal, True)  # target = 1 / max(a, s)
+
+
+@kernel
+def _eliminate_laplacian(lanes, k, q):
+    """Forward sweep; row q = b·(A+λI)⁻¹b. λ/k is already in the edges."""
+    edges = k
+    inverse = k + k * (k - 1) // 2
+    factor = q + 1
+    _fill(lanes, q, q, 0.0)
     for i in range(k - 1):
-        row_i = edge_index(i, i + 1, k)
-        pivot = inverse[i]
-        for c in range(LANES):
-            pivot[c] = edges[row_i, c]
-        for e in range(row_i + 1, row_i + k - 1 - i):
-            edge = edges[e]
-            for c in range(LANES):
-                pivot[c] += edge[c]
-        b_i = b[i]
-        for c in range(LANES):
-            pivot[c] = one / max(pivot[c], tiny)
-            q[c] += b_i[c] * b_i[c] * pivot[c]
+        row_i = edges + edge_index(i, i + 1, k)
+        pivot = inverse + i
+        _fill(lanes, pivot, pivot, 0.0)
+        for e in range(row_i, row_i + k - 1 - i):
+            _add(lanes, pivot, pivot, e)
+        _reciprocal(lanes, pivot, pivot, TINY)
+        _mul(lanes, factor, i, pivot)
+        _muladd(lanes, q, factor, i)
         for j in range(i + 1, k - 1):  # the last class is the reference
-            edge_ij = edges[row_i + j - i - 1]
-            b_j = b[j]
-            for c in range(LANES):
-                b_j[c] += edge_ij[c] * pivot[c] * b_i[c]
-            row_j = edge_index(j, j + 1, k)
+            _mul(lanes, factor, row_i + j - i - 1, pivot)
+            _muladd(lanes, j, factor, i)
+            row_j = edges + edge_index(j, j + 1, k)
             for l in range(j + 1, k):
-                edge_jl = edges[row_j + l - j - 1]
-                edge_il = edges[row_i + l - i - 1]
-                for c in range(LANES):
-                    edge_jl[c] += edge_ij[c] * pivot[c] * edge_il[c]
+                _muladd(lanes, row_j + l - j - 1, factor, row_i + l - i - 1)
 
 
-@kernel(fastmath={"contract"})
-def _substitute_laplacian(k, edges, b, inverse):
+@kernel
+def _substitute_laplacian(lanes, k):
     """Back substitution in place: b becomes the solution, the last class 0."""
-    for c in range(LANES):
-        b[k - 1, c] = 0
+    edges = k
+    inverse = k + k * (k - 1) // 2
+    _fill(lanes, k - 1, k - 1, 0.0)
     for i in range(k - 2, -1, -1):
-        row_i = edge_index(i, i + 1, k)
-        b_i = b[i]
+        row_i = edges + edge_index(i, i + 1, k)
         for j in range(i + 1, k - 1):
-            edge = edges[row_i + j - i - 1]
-            b_j = b[j]
-            for c in range(LANES):
-                b_i[c] += edge[c] * b_j[c]
-        inv = inverse[i]
-        for c in range(LANES):
-            b_i[c] *= inv[c]
+            _muladd(lanes, i, row_i + j - i - 1, j)
+        _mul(lanes, i, i, inverse + i)
 
 
-@kernel(fastmath={"contract"})
-def _eliminate_dense(k, packed, b, inverse, q):
-    """Forward sweep of LDLᵀ over all lanes; a vanishing pivot gets no step."""
-    one = q.dtype.type(1)
-    zero = q.dtype.type(0)
-    tiny = q.dtype.type(1e-30)
-    for c in range(LANES):
-        q[c] = 0
+@kernel
+def _eliminate_dense(lanes, k, q):
+    """Forward sweep of LDLᵀ; a vanishing pivot gets no step."""
+    packed = k
+    inverse = k + k * (k + 1) // 2
+    factor = q + 1
+    _fill(lanes, q, q, 0.0)
+    for i in range(k):  # pivots are compared with the diagonal before elimination
+        _mul_scalar(lanes, inverse + i, packed + packed_index(i, i, k), 1e-13)
+        _add_scalar(lanes, inverse + i, inverse + i, TINY)
     for i in range(k):
-        row_i = packed_index(i, i, k)
-        for c in range(LANES):
-            inverse[i, c] = packed[row_i, c] * q.dtype.type(1e-13)
-    for i in range(k):
-        row_i = packed_index(i, i, k)
-        b_i = b[i]
-        inv = inverse[i]
-        diagonal = packed[row_i]
-        for c in range(LANES):
-            inv[c] = one / diagonal[c] if diagonal[c] > max(inv[c], tiny) else zero
-            q[c] += b_i[c] * b_i[c] * inv[c]
+        row_i = packed + packed_index(i, i, k)
+        pivot = inverse + i
+        _guarded_reciprocal(lanes, pivot, row_i, pivot)
+        _mul(lanes, factor, i, pivot)
+        _muladd(lanes, q, factor, i)
         for j in range(i + 1, k):
-            entry_ij = packed[row_i + j - i]
-            b_j = b[j]
-            for c in range(LANES):
-                b_j[c] -= entry_ij[c] * inv[c] * b_i[c]
-            row_j = packed_index(j, j, k)
+            _mul(lanes, factor, row_i + j - i, pivot)
+            _submul(lanes, j, factor, i)
+            row_j = packed + packed_index(j, j, k)
             for l in range(j, k):
-                entry_jl = packed[row_j + l - j]
-                entry_il = packed[row_i + l - i]
-                for c in range(LANES):
-                    entry_jl[c] -= entry_ij[c] * inv[c] * entry_il[c]
+                _submul(lanes, row_j + l - j, factor, row_i + l - i)
 
 
-@kernel(fastmath={"contract"})
-def _substitute_dense(k, packed, b, inverse):
+@kernel
+def _substitute_dense(lanes, k):
+    packed = k
+    inverse = k + k * (k + 1) // 2
     for i in range(k - 1, -1, -1):
-        row_i = packed_index(i, i, k)
-        b_i = b[i]
-        inv = inverse[i]
-        for c in range(LANES):
-            b_i[c] *= inv[c]
+        row_i = packed + packed_index(i, i, k)
         for j in range(i + 1, k):
-            entry = packed[row_i + j - i]
-            b_j = b[j]
-            for c in range(LANES):
-                b_i[c] -= entry[c] * inv[c] * b_j[c]
-
-
-@kernel(fastmath={"contract"})
-def _eliminate_diagonal(k, diagonal, b, inverse, q):
-    one = q.dtype.type(1)
-    tiny = q.dtype.type(1e-30)
-    for c in range(LANES):
-        q[c] = 0
-    for j in range(k):
-        b_j = b[j]
-        inv = inverse[j]
-        entry = diagonal[j]
-        for c in range(LANES):
-            inv[c] = one / max(entry[c], tiny)
-            q[c] += b_j[c] * b_j[c] * inv[c]
+            _submul(lanes, i, row_i + j - i, j)
+        _mul(lanes, i, i, inverse + i)
 
 
 @kernel
-def _substitute_diagonal(k, b, inverse):
+def _eliminate_diagonal(lanes, k, q):
+    _fill(lanes, q, q, 0.0)
     for j in range(k):
-        for c in range(LANES):
-            b[j, c] *= inverse[j, c]
+        pivot = 2 * k + j
+        _reciprocal(lanes, pivot, k + j, TINY)
+        _mul(lanes, q + 1, j, pivot)
+        _muladd(lanes, q, q + 1, j)
 
 
 @kernel
-def add_lambda(layout, k, reg_lambda, curvature):
+def add_lambda(lanes, layout, k, reg_lambda):
     """λ in each layout: on every edge as λ/k, or on the diagonal."""
     if layout == LAPLACIAN:
-        share = curvature.dtype.type(reg_lambda / k)
-        for e in range(k * (k - 1) // 2):
-            for c in range(LANES):
-                curvature[e, c] += share
+        for e in range(k, k + k * (k - 1) // 2):
+            _add_scalar(lanes, e, e, reg_lambda / k)
         return
     for j in range(k):
-        entry = packed_index(j, j, k) if layout == DENSE else j
-        for c in range(LANES):
-            curvature[entry, c] += curvature.dtype.type(reg_lambda)
+        entry = k + (packed_index(j, j, k) if layout == DENSE else j)
+        _add_scalar(lanes, entry, entry, reg_lambda)
 
 
-@kernel(fastmath={"contract"})
-def shift_center(layout, k, center, lanes):
+@kernel
+def shift_center(lanes, layout, k, center):
     """b -= A·center: the gradient at the node's own value (path prior)."""
-    b = lanes.b
-    curvature = lanes.curvature
-    if layout == DIAGONAL:
-        for j in range(k):
-            x_j = b.dtype.type(center[j])
-            for c in range(LANES):
-                b[j, c] -= curvature[j, c] * x_j
-        return
     for i in range(k):
-        x_i = b.dtype.type(center[i])
+        if layout == DIAGONAL:
+            _muladd_scalar(lanes, i, k + i, -center[i])
+            continue
         if layout == DENSE:
-            diagonal = curvature[packed_index(i, i, k)]
-            for c in range(LANES):
-                b[i, c] -= diagonal[c] * x_i
+            _muladd_scalar(lanes, i, k + packed_index(i, i, k), -center[i])
         for j in range(i + 1, k):
             if layout == LAPLACIAN:
-                entry = curvature[edge_index(i, j, k)]
-                difference = b.dtype.type(center[i] - center[j])
-                for c in range(LANES):
-                    flow = entry[c] * difference
-                    b[i, c] -= flow
-                    b[j, c] += flow
+                edge = k + edge_index(i, j, k)
+                _muladd_scalar(lanes, i, edge, center[j] - center[i])
+                _muladd_scalar(lanes, j, edge, center[i] - center[j])
             else:
-                entry = curvature[packed_index(i, j, k)]
-                x_j = b.dtype.type(center[j])
-                for c in range(LANES):
-                    b[i, c] -= entry[c] * x_j
-                    b[j, c] -= entry[c] * x_i
+                entry = k + packed_index(i, j, k)
+                _muladd_scalar(lanes, i, entry, -center[j])
+                _muladd_scalar(lanes, j, entry, -center[i])
 
 
 @kernel
-def eliminate(layout, k, lanes):
-    """Forward sweep; scratch[0] becomes b·(A + λI)⁻¹b of every lane."""
+def eliminate(lanes, layout, k, q):
+    """Forward sweep; row q becomes b·(A + λI)⁻¹b."""
     if layout == LAPLACIAN:
-        _eliminate_laplacian(k, lanes.curvature, lanes.b, lanes.inverse, lanes.scratch[0])
+        _eliminate_laplacian(lanes, k, q)
     elif layout == DENSE:
-        _eliminate_dense(k, lanes.curvature, lanes.b, lanes.inverse, lanes.scratch[0])
+        _eliminate_dense(lanes, k, q)
     else:
-        _eliminate_diagonal(k, lanes.curvature, lanes.b, lanes.inverse, lanes.scratch[0])
+        _eliminate_diagonal(lanes, k, q)
 
 
 @kernel
-def substitute(layout, k, lanes):
+def substitute(lanes, layout, k):
     """Back substitution; b becomes the solution (Laplacian: the last class 0)."""
     if layout == LAPLACIAN:
-        _substitute_laplacian(k, lanes.curvature, lanes.b, lanes.inverse)
+        _substitute_laplacian(lanes, k)
     elif layout == DENSE:
-        _substitute_dense(k, lanes.curvature, lanes.b, lanes.inverse)
+        _substitute_dense(lanes, k)
     else:
-        _substitute_diagonal(k, lanes.b, lanes.inverse)
+        for j in range(k):
+            _mul(lanes, j, j, 2 * k + j)
+
+
+@kernel
+def _measure_ranges(lanes, k, high, low):
+    """Rows ``high`` and ``low`` become the largest and least component of the solution."""
+    _add_scalar(lanes, high, 0, 0.0)
+    _add_scalar(lanes, low, 0, 0.0)
+    for j in range(1, k):
+        _larger(lanes, high, high, j)
+        _smaller(lanes, low, low, j)
 
 
 @kernel(fastmath={"contract"})
-def _damp_scores(k, b, q, beta, beta_bits, log):
-    """q *= h(β), β the range of the solution in b (``guaranteed_share`` for lanes).
+def _damp_scores(scores, high, bits, log):
+    """scores *= h(high - log), ``guaranteed_share`` of the range, for float32 lanes.
 
-    The logarithm is 2·atanh on the mantissa plus the exponent: LLVM has no vector
-    log here, and this form vectorises.
+    The logarithm is 2·atanh of the mantissa plus the exponent: LLVM has no vector
+    log here, and this form vectorises. ``bits`` is an int32 view of ``high``.
     """
-    one = q.dtype.type(1)
-    two = q.dtype.type(2)
+    one = np.float32(1)
+    two = np.float32(2)
+    huge = np.float32(HUGE)
     for c in range(LANES):
-        beta[c] = b[0, c]
-        log[c] = b[0, c]
-    for j in range(1, k):
-        b_j = b[j]
-        for c in range(LANES):
-            beta[c] = max(beta[c], b_j[c])
-            log[c] = min(log[c], b_j[c])
-    huge = q.dtype.type(HUGE)
+        spread = high[c] - log[c]
+        high[c] = one + (spread if spread < huge else huge)
     for c in range(LANES):
-        spread = beta[c] - log[c]
-        beta[c] = one + (spread if spread < huge else huge)
-    for c in range(LANES):
-        y = beta[c]  # 1 + β
-        bits = beta_bits[c]
-        exponent = np.int32((bits - np.int32(0x3F3504F3)) >> 23)  # mantissa in [√½, √2)
-        beta_bits[c] = bits - (exponent << 23)
-        m = beta[c]
+        y = high[c]
+        exponent = np.int32((bits[c] - np.int32(0x3F3504F3)) >> 23)  # mantissa in [√½, √2)
+        bits[c] -= exponent << 23
+        m = high[c]
         s = (m - one) / (m + one)
         z = s * s
-        series = one + z * (
-            q.dtype.type(1 / 3)
-            + z * (q.dtype.type(1 / 5) + z * (q.dtype.type(1 / 7) + z * q.dtype.type(1 / 9)))
-        )
-        log[c] = two * s * series + q.dtype.type(exponent) * q.dtype.type(0.6931471805599453)
-        beta[c] = y - one
+        series = np.float32(1 / 5) + z * (np.float32(1 / 7) + z * np.float32(1 / 9))
+        series = one + z * (np.float32(1 / 3) + z * series)
+        log[c] = two * s * series + np.float32(exponent) * np.float32(0.6931471805599453)
+        high[c] = y - one
     for c in range(LANES):
-        x = beta[c]
+        x = high[c]
         s = x / (two + x)
         z = s * s
-        tail = q.dtype.type(1 / 3) + z * (
-            q.dtype.type(1 / 5)
-            + z * (
-                q.dtype.type(1 / 7)
-                + z * (
-                    q.dtype.type(1 / 9)
-                    + z * (q.dtype.type(1 / 11) + z * (q.dtype.type(1 / 13) + z * q.dtype.type(1 / 15)))
-                )
-            )
-        )
-        small = (one - s) * (one + (one + s) * s * tail)
+        tail = np.float32(1 / 11) + z * (np.float32(1 / 13) + z * np.float32(1 / 15))
+        tail = np.float32(1 / 5) + z * (np.float32(1 / 7) + z * (np.float32(1 / 9) + z * tail))
+        small = (one - s) * (one + (one + s) * s * (np.float32(1 / 3) + z * tail))
         large = two * ((one + x) * log[c] - x) / max(x * x, one)
-        q[c] *= small if x < one else large
+        scores[c] *= small if x < one else large
 
 
 @kernel
-def _cap_scores(k, b, q, damped, centred, max_delta_step):
-    """Scores of steps whose largest component must not exceed max_delta_step (if any)."""
-    for c in range(LANES):
-        low = high = mean = float(b[0, c])
-        for j in range(1, k):
-            value = float(b[j, c])
-            low = min(low, value)
-            high = max(high, value)
-            mean += value
-        mean = mean / k if centred else 0.0
-        beta = high - low if damped else 0.0
-        t = math.log1p(beta) / beta if beta > 1e-12 else 1.0
-        largest = max(high - mean, mean - low)
-        if max_delta_step > 0.0 and t * largest > max_delta_step:
-            q[c] = capped_score(float(q[c]), beta, max_delta_step / largest)
-        else:
-            q[c] = float(q[c]) * guaranteed_share(beta)
+def _cap_scores(lanes, k, q, n, damped, centred, max_delta_step):
+    """Scores of steps whose largest component must not exceed max_delta_step (if any).
+
+    Rows q + 2 and q + 3 hold the largest and least component.
+    """
+    for half in range(2):
+        for c in range(half * HALF, half * HALF + n):
+            high = float(lanes[q + 2, c])
+            low = float(lanes[q + 3, c])
+            mean = 0.0
+            for j in range(k):
+                mean += lanes[j, c]
+            mean = mean / k if centred else 0.0
+            beta = high - low if damped else 0.0
+            t = math.log1p(beta) / beta if beta > 1e-12 else 1.0
+            largest = max(high - mean, mean - low)
+            score = float(lanes[q, c])
+            if max_delta_step > 0.0 and t * largest > max_delta_step:
+                lanes[q, c] = capped_score(score, beta, max_delta_step / largest)
+            else:
+                lanes[q, c] = score * guaranteed_share(beta)
 
 
 @kernel
-def evaluate_chunk(n, settings, center, shifted, needed, lanes):
-    """Scores of the first n lanes of either half, into ``lanes.scratch[0]``.
+def evaluate_chunk(lanes, n, settings, center, shifted, needed):
+    """Scores of the first n lanes of either half, into row ``score_row(settings)``.
 
     Returns False when no candidate can reach ``needed`` (scores then undefined).
     """
     k = settings.k
     layout = settings.layout
-    q = lanes.scratch[0]
+    q = score_row(settings)
     if shifted:
-        shift_center(layout, k, center, lanes)
-    add_lambda(layout, k, settings.reg_lambda, lanes.curvature)
-    eliminate(layout, k, lanes)
+        shift_center(lanes, layout, k, center)
+    add_lambda(lanes, layout, k, settings.reg_lambda)
+    eliminate(lanes, layout, k, q)
     highest = -1.0
     for c in range(n):
-        for lane in (c, HALF + c):
-            if not q[lane] < HUGE:
-                q[lane] = HUGE
-        highest = max(highest, float(q[c]) + float(q[HALF + c]))
+        left = min(lanes[q, c], HUGE)
+        right = min(lanes[q, HALF + c], HUGE)
+        lanes[q, c] = left
+        lanes[q, HALF + c] = right
+        highest = max(highest, left + right)
     if highest <= needed:
         return False
     if settings.max_delta_step > 0.0 or settings.damped:
-        substitute(layout, k, lanes)
+        substitute(lanes, layout, k)
+        _measure_ranges(lanes, k, q + 2, q + 3)
         if layout == DENSE or settings.max_delta_step > 0.0:
             _cap_scores(
-                k, lanes.b, q, settings.damped, layout == LAPLACIAN, settings.max_delta_step
+                lanes, k, q, n, settings.damped, layout == LAPLACIAN, settings.max_delta_step
             )
-        else:  # float32 lanes
-            log = lanes.scratch[2]
-            _damp_scores(k, lanes.b, q, lanes.scratch[1], lanes.scratch[1].view(np.int32), log)
+        else:
+            high = lanes[q + 2]
+            _damp_scores(lanes[q], high, high.view(np.int32), lanes[q + 3])
     return True
+
+
+@kernel
+def score_row(settings):
+    """The row of the scores: after b, curvature and pivots."""
+    return 2 * settings.k + settings.n_curvature

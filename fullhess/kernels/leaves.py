@@ -25,14 +25,19 @@ def newton_directions(layout, gradient, curvature, x, reg_lambda, out):
     gradient, x, out : (L, k) float64; curvature : (L, m) float64, packed as ``layout``
     says.
     """
+    b = np.empty(x.shape[1])
+    packed = np.empty(curvature.shape[1])
     for leaf in range(x.shape[0]):
-        b = -gradient[leaf] - reg_lambda * x[leaf]
+        for j in range(b.shape[0]):
+            b[j] = -gradient[leaf, j] - reg_lambda * x[leaf, j]
+        for e in range(packed.shape[0]):
+            packed[e] = curvature[leaf, e]
         if layout == LAPLACIAN:
-            solve_laplacian(curvature[leaf].copy(), b, reg_lambda, out[leaf])
+            solve_laplacian(packed, b, reg_lambda, out[leaf])
         elif layout == DENSE:
-            solve_dense(curvature[leaf].copy(), b, reg_lambda, out[leaf])
+            solve_dense(packed, b, reg_lambda, out[leaf])
         else:
-            solve_diagonal(curvature[leaf], b, reg_lambda, out[leaf])
+            solve_diagonal(packed, b, reg_lambda, out[leaf])
 
 
 @kernel

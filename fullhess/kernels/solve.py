@@ -135,7 +135,8 @@ def multiply_curvature(layout, curvature, x, out):
         for j in range(k):
             out[j] = curvature[j] * x[j]
         return
-    out[:] = 0.0
+    for j in range(k):
+        out[j] = 0.0
     if layout == LAPLACIAN:
         for i in range(k):
             for j in range(i + 1, k):
@@ -152,18 +153,18 @@ def multiply_curvature(layout, curvature, x, out):
 
 
 @kernel
-def trace_of(layout, k, curvature):
-    """Trace of a packed curvature."""
+def trace_of(layout, k, sums, first):
+    """Trace of the packed curvature that starts at ``sums[first]``."""
     total = 0.0
     if layout == LAPLACIAN:
         for e in range(k * (k - 1) // 2):
-            total += 2.0 * curvature[e]
+            total += 2.0 * sums[first + e]
     elif layout == DIAGONAL:
         for j in range(k):
-            total += curvature[j]
+            total += sums[first + j]
     else:
         for j in range(k):
-            total += curvature[packed_index(j, j, k)]
+            total += sums[first + packed_index(j, j, k)]
     return total
 
 
@@ -180,14 +181,9 @@ def guaranteed_share(beta):
 
 
 @kernel
-def damped_step(beta, ratio):
-    """t = ln(1 + β·ratio)/β, the length that minimises the bound along a direction.
-
-    ``ratio`` is the slope over the true curvature: 1 for a Newton direction.
-    """
-    if beta < 1e-12:
-        return ratio
-    return math.log1p(beta * ratio) / beta
+def damped_step(beta):
+    """t = ln(1 + β)/β, the length that minimises the bound along a Newton direction."""
+    return math.log1p(beta) / beta if beta > 1e-12 else 1.0
 
 
 @kernel
@@ -216,23 +212,31 @@ def solve_node(layout, k, statistics, center, reg_lambda, damped, max_delta_step
     multiply_curvature(layout, statistics[1 + k :], center, b)
     for j in range(k):
         b[j] = -statistics[1 + j] - b[j]
-    curvature = statistics[1 + k :].copy()
+    curvature = np.empty(statistics.shape[0] - 1 - k)
+    for e in range(curvature.shape[0]):
+        curvature[e] = statistics[1 + k + e]
     if layout == LAPLACIAN:
         q = solve_laplacian(curvature[: k * (k - 1) // 2], b, reg_lambda, x)
     elif layout == DENSE:
         q = solve_dense(curvature, b, reg_lambda, x)
     else:
         q = solve_diagonal(curvature, b, reg_lambda, x)
-    beta = x.max() - x.min() if damped else 0.0
-    if not beta < MAX_RANGE or not q < MAX_RANGE:
-        x[:] = 0.0  # beyond what floating point can follow: no step, no gain
+    low = high = x[0]
+    for j in range(1, k):
+        low = min(low, x[j])
+        high = max(high, x[j])
+    beta = high - low if damped else 0.0
+    if not high - low < MAX_RANGE or not q < MAX_RANGE:
+        for j in range(k):
+            x[j] = 0.0  # beyond what floating point can follow: no step, no gain
         return 0.0
-    t = damped_step(beta, 1.0)
-    largest = np.abs(x).max()
+    t = damped_step(beta)
+    largest = max(high, -low)
     if max_delta_step > 0.0 and t * largest > max_delta_step:
         t = max_delta_step / largest
         score = capped_score(q, beta, t)
     else:
         score = q * guaranteed_share(beta)
-    x *= t
+    for j in range(k):
+        x[j] *= t
     return score

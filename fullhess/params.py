@@ -1,0 +1,287 @@
+"""The settings of a training run: names, defaults, limits, and what they mean.
+
+A field carries its rule and its description with it, so that validation, error
+messages and the table in the README come from one place.
+"""
+
+from __future__ import annotations
+
+import difflib
+import math
+import numbers
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, Protocol, get_args
+
+import numpy as np
+
+__all__ = ["ParameterError", "Params", "parameter_table"]
+
+Objective = Literal["softmax", "squared_error"]
+Hessian = Literal["full", "upper_bound", "absolute_residual", "diagonal", "scaled_diagonal"]
+SplitHessian = Literal[
+    "auto", "full", "upper_bound", "absolute_residual", "diagonal", "scaled_diagonal"
+]
+SplitGain = Literal["guaranteed", "quadratic"]
+LeafSolver = Literal["exact", "damped", "newton"]
+LeafPrior = Literal["ridge", "path"]
+GrowPolicy = Literal["depthwise", "lossguide"]
+SamplingMethod = Literal["uniform", "gradient_based"]
+MarginDtype = Literal["float64", "float32"]
+
+_WHERE = "see the parameter table in the README or help(fullhess.Params)"
+_MAX_DEPTH = 512
+_MAX_LEAVES = 2**30  # the 2 * leaves - 1 nodes are numbered in int32
+_INT64 = 2**63 - 1
+_SOFTMAX_ONLY = ("upper_bound", "absolute_residual", "scaled_diagonal")
+
+
+class ParameterError(ValueError):
+    """A setting that is unknown, of the wrong type, out of range or in conflict."""
+
+
+class _Rule(Protocol):
+    @property
+    def expected(self) -> str: ...
+
+    def read(self, name: str, value: Any) -> Any: ...
+
+
+def _refuse(name: str, expected: str, value: Any, advice: str) -> ParameterError:
+    return ParameterError(f"{name}: expected {expected}, got {value!r}; {advice}")
+
+
+@dataclass(frozen=True)
+class _Choice:
+    options: tuple[str, ...]
+
+    @property
+    def expected(self) -> str:
+        return " or ".join(repr(option) for option in self.options)
+
+    def read(self, name: str, value: Any) -> str:
+        if isinstance(value, str) and value in self.options:
+            return str(value)
+        close = difflib.get_close_matches(str(value), self.options, n=1)
+        advice = f"did you mean {close[0]!r}?" if close else "pass one of these names"
+        raise _refuse(name, f"one of {self.expected}", value, advice)
+
+
+@dataclass(frozen=True)
+class _Integer:
+    low: int
+    high: int = _INT64
+    zero_means: str = ""  # zero is allowed beside [low, high], and means this
+    optional: bool = False
+
+    @property
+    def expected(self) -> str:
+        text = f"at least {self.low}" if self.high == _INT64 else f"{self.low} to {self.high}"
+        if self.zero_means:
+            text += f", or 0 ({self.zero_means})"
+        return text + (", or None" if self.optional else "")
+
+    def read(self, name: str, value: Any) -> int | None:
+        if value is None and self.optional:
+            return None
+        expected = f"an integer, {self.expected}"
+        if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Integral):
+            raise _refuse(name, expected, value, _integer_advice(value))
+        number = int(value)
+        if self.low <= number <= self.high or (number == 0 and self.zero_means):
+            return number
+        raise _refuse(name, expected, value, f"choose {name} inside these limits")
+
+
+def _integer_advice(value: Any) -> str:
+    if isinstance(value, (bool, np.bool_)):
+        return "write a number instead of True or False"
+    if isinstance(value, numbers.Real) and _as_float(value).is_integer():
+        return f"write {int(_as_float(value))}"
+    if isinstance(value, str):
+        return "pass the number without quotes"
+    return "pass an int"
+
+
+@dataclass(frozen=True)
+class _Real:
+    low: float
+    high: float = math.inf
+    open_low: bool = False  # low itself is refused
+
+    @property
+    def expected(self) -> str:
+        if math.isinf(self.high):
+            return f"{'above' if self.open_low else 'at least'} {self.low:g}"
+        return f"in {'(' if self.open_low else '['}{self.low:g}, {self.high:g}]"
+
+    def read(self, name: str, value: Any) -> float:
+        expected = f"a finite number {self.expected}"
+        if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
+            quoted = isinstance(value, str)
+            advice = "pass the number without quotes" if quoted else "pass a float"
+            raise _refuse(name, expected, value, advice)
+        number = _as_float(value)
+        if not math.isfinite(number):
+            advice = "NaN and infinity have no meaning here, and a float holds 1.8e308 at most"
+            raise _refuse(name, expected, value, advice)
+        if number < self.low or number > self.high or (self.open_low and number == self.low):
+            raise _refuse(name, expected, value, f"choose {name} inside these limits")
+        return number
+
+
+def _as_float(value: Any) -> float:
+    try:
+        return float(value)
+    except OverflowError:  # an int beyond 1.8e308
+        return math.inf
+
+
+def _field(default: Any, rule: _Rule, doc: str) -> Any:
+    return field(default=default, metadata={"rule": rule, "doc": doc})
+
+
+def _choice(default: str, options: Any, doc: str) -> Any:
+    return _field(default, _Choice(get_args(options)), doc)
+
+
+def _integer(default: int | None, low: int, doc: str, **limits: Any) -> Any:
+    return _field(default, _Integer(low, **limits), doc)
+
+
+def _real(default: float, doc: str, **limits: Any) -> Any:
+    return _field(default, _Real(**{"low": 0.0, **limits}), doc)
+
+
+def _fraction(doc: str, default: float = 1.0) -> Any:
+    return _field(default, _Real(0.0, 1.0, open_low=True), doc)
+
+
+@dataclass(frozen=True)
+class Params:
+    """Settings of a training run, checked on construction and immutable.
+
+    ``parameter_table()`` describes every field; ``from_dict`` is the way in for
+    a mapping. NumPy scalars are accepted and stored as Python numbers.
+    """
+
+    objective: Objective = _choice("softmax", Objective, "loss to minimise")
+    num_class: int | None = _integer(
+        None, 2, "number of classes of softmax; None: counted from the labels", optional=True
+    )
+    hessian: Hessian = _choice("full", Hessian, "curvature of the leaves")
+    split_hessian: SplitHessian = _choice(
+        "auto", SplitHessian, "curvature of the split search; auto: full while cheap, then diagonal"
+    )
+    split_gain: SplitGain = _choice(
+        "guaranteed", SplitGain, "what a split is scored by: a proven or an estimated loss decrease"
+    )
+    leaf_solver: LeafSolver = _choice(
+        "exact", LeafSolver, "leaf values: minimiser, one damped or one plain Newton step"
+    )
+    leaf_prior: LeafPrior = _choice(
+        "ridge", LeafPrior, "what reg_lambda pulls a leaf to: zero, or its parent"
+    )
+    learning_rate: float = _fraction("factor on every leaf value", default=0.1)
+    max_depth: int = _integer(6, 1, "depth of a tree", high=_MAX_DEPTH, zero_means="unlimited")
+    max_leaves: int = _integer(0, 2, "leaves of a tree", high=_MAX_LEAVES, zero_means="unlimited")
+    grow_policy: GrowPolicy = _choice(
+        "depthwise", GrowPolicy, "which node is split next: level by level, or the largest gain"
+    )
+    min_samples_leaf: int = _integer(1, 1, "training rows of a leaf")
+    min_child_weight: float = _real(1.0, "trace of a child's summed curvature over n_outputs")
+    min_split_gain: float = _real(0.0, "gain a split must exceed (twice the loss decrease)")
+    reg_lambda: float = _real(1.0, "L2 penalty on leaf values")
+    max_delta_step: float = _real(
+        0.0, "bound on the absolute values of a leaf before the learning rate; 0: none"
+    )
+    subsample: float = _fraction("share of rows drawn for a tree")
+    sampling_method: SamplingMethod = _choice(
+        "uniform", SamplingMethod, "how rows are drawn: all alike, or by the size of the gradient"
+    )
+    colsample_bytree: float = _fraction("share of columns drawn for a tree")
+    colsample_bylevel: float = _fraction("share of the tree's columns drawn for a level")
+    colsample_bynode: float = _fraction("share of the level's columns drawn for a node")
+    max_cat_to_onehot: int = _integer(
+        4, 1, "up to this many categories in a node, each is tried alone against the rest"
+    )
+    cat_smooth: float = _real(10.0, "added to the curvature by which categories are ordered")
+    max_histogram_mb: int = _integer(1024, 1, "memory for histograms in megabytes")
+    margin_dtype: MarginDtype = _choice(
+        "float64", MarginDtype, "precision of raw predictions and leaf values"
+    )
+    random_state: int = _integer(0, 0, "seed of row and column sampling")
+    n_jobs: int | None = _integer(
+        None, -_INT64, "threads as scikit-learn counts them; None: all", optional=True
+    )
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            value = item.metadata["rule"].read(item.name, getattr(self, item.name))
+            object.__setattr__(self, item.name, value)
+        self._check_limits()
+        self._check_objective()
+
+    def _check_limits(self) -> None:
+        if self.max_depth == 0 and self.max_leaves == 0:
+            raise ParameterError(
+                "max_depth and max_leaves are both 0, so nothing limits the trees: expected at "
+                f"least one limit with grow_policy={self.grow_policy!r}; set max_leaves "
+                "(lossguide) or max_depth (depthwise)"
+            )
+
+    def _check_objective(self) -> None:
+        if self.objective == "softmax":
+            return
+        if self.num_class is not None:
+            raise ParameterError(
+                f"num_class belongs to objective='softmax', got num_class={self.num_class} with "
+                f"objective={self.objective!r}; leave num_class out (the number of outputs is "
+                "the number of label columns)"
+            )
+        for name in ("hessian", "split_hessian"):
+            if getattr(self, name) in _SOFTMAX_ONLY:
+                raise ParameterError(
+                    f"{name}={getattr(self, name)!r} belongs to objective='softmax', got "
+                    f"objective={self.objective!r}; leave {name} out (the Hessian of this "
+                    "objective is the identity)"
+                )
+
+    @classmethod
+    def from_dict(cls, params: Mapping[str, Any] | Params | None) -> Params:
+        """Settings from names and values; names left out keep their defaults."""
+        if isinstance(params, Params):
+            return params
+        if params is not None and not isinstance(params, Mapping):
+            raise ParameterError(
+                "params: expected a mapping of names to values or fullhess.Params, got "
+                f"{type(params).__name__}; write for example {{'learning_rate': 0.1}}"
+            )
+        known = [item.name for item in fields(cls)]
+        for name in params or {}:
+            if name not in known:
+                raise _unknown(name, known)
+        return cls(**dict(params or {}))
+
+    def to_dict(self) -> dict[str, Any]:
+        """All settings as plain Python values; the inverse of ``from_dict``."""
+        return {item.name: getattr(self, item.name) for item in fields(self)}
+
+
+def _unknown(name: Any, known: list[str]) -> ParameterError:
+    close = difflib.get_close_matches(str(name), known, n=1)
+    hint = f"did you mean {close[0]!r}?" if close else f"known names are {', '.join(known)};"
+    return ParameterError(f"unknown parameter {name!r}: {hint} {_WHERE}")
+
+
+def parameter_table() -> str:
+    """All settings as a Markdown table."""
+    lines = ["| name | default | allowed | meaning |", "|---|---|---|---|"]
+    for item in fields(Params):
+        rule: _Rule = item.metadata["rule"]
+        default = "None" if item.default is None else f"{item.default}"
+        allowed = rule.expected.replace("'", "`").replace(" or `", ", `")
+        if item.name == "n_jobs":  # every integer has a meaning, the limits say nothing
+            allowed = "any integer, or None"
+        lines.append(f"| `{item.name}` | `{default}` | {allowed} | {item.metadata['doc']} |")
+    return "\n".join(lines) + "\n"
