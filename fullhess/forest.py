@@ -351,8 +351,8 @@ def _bins_of_thresholds(
     if unknown.any():
         at = int(np.argmax(unknown))
         raise ValueError(
-            "the model's thresholds are not cuts of this binning: "
-            f"{threshold[at]!r} of feature {binning.features.names[feature[at]]!r}; {_ADVICE}"
+            f"the model's thresholds are not cuts of this binning: {float(threshold[at])!r} "
+            f"of feature {binning.features.names[feature[at]]!r}; {_ADVICE}"
         )
     bins = (binning.n_bins[feature] - 1).astype(np.int64)
     bins[~all_left] = binning.edge_bins[edge[~all_left]]

@@ -122,6 +122,7 @@ class Grower:
             layout=layout.code,
             k=layout.n_outputs,
             n_curvature=layout.n_curvature,
+            width=layout.width,
             reg_lambda=float(params.reg_lambda),
             cat_smooth=float(params.cat_smooth),
             max_cat_to_onehot=int(params.max_cat_to_onehot),

@@ -103,7 +103,7 @@ class HistogramPool:
         return Scratch(
             np.empty(self.shape, np.float32),
             np.zeros(self.shape, np.float64),
-            new_lanes(layout.code, layout.n_outputs, layout.n_curvature),
+            new_lanes(layout.code, layout.n_outputs, layout.width),
             np.empty(self.shape[0] if self.has_categories else 0, np.int32),
         )
 

@@ -13,6 +13,7 @@ not rise, and shrinking by the learning rate keeps that, since the loss is conve
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,8 @@ from .curvature import Layout
 from .grower import GrownTree
 from .kernels.leaves import curvature_along, newton_directions, sweep_path_prior
 from .kernels.solve import MAX_RANGE
-from .objectives import LeafRows, Objective
-from .objectives.base import split_sums, sum_leaves
+from .objectives import Objective
+from .objectives.base import LeafEvaluator, Sums, split_sums, sum_leaves
 from .params import Params
 from .threads import Workers
 from .tree import Tree
@@ -35,8 +36,6 @@ CONVERGED_RANGE = 1e-5  # Newton squares the error: a last step of 1e-5 leaves a
 DEFAULT_MAX_RANGE = 10.0  # of a leaf's values where neither λ nor max_delta_step bounds them
 MAX_HALVINGS = 40
 _SUMS_BYTES = 256 * 2**20  # of packed Hessians held at once when leaves are independent
-
-Sums = tuple[NDArray[np.float64], NDArray[np.float64]]  # gradient (L, k), curvature (L, m)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,12 +55,14 @@ class LeafProblem:
     def tree(self) -> Tree:
         return self.grown.tree
 
-    def sums_at(self, x: NDArray[np.float64], leaves: LeafRows | None = None) -> Sums:
-        """Gradient and true Hessian of each leaf at its value x."""
-        rows = self.grown.leaves if leaves is None else leaves
-        return self.objective.leaf_sums(
-            self.raw, self.label, self.weight, rows, x, self.workers
-        )
+    @property
+    def everything(self) -> NDArray[np.int64]:
+        return np.arange(self.tree.n_leaves)
+
+    @cached_property
+    def evaluator(self) -> LeafEvaluator:
+        data = (self.raw, self.label, self.weight)
+        return self.objective.leaf_evaluator(*data, self.grown.leaves, self.workers)
 
     def sums_of(self, hessian: str) -> tuple[Layout, Sums]:
         """Sums at zero with some curvature; those of the split search if they fit."""
@@ -69,21 +70,14 @@ class LeafProblem:
         if hessian == self.split_hessian:
             return layout, split_sums(self.grown.sums, layout)
         if hessian == "full":
-            return layout, self.sums_at(np.zeros_like(self.tree.values, dtype=np.float64))
+            start = np.zeros((self.tree.n_leaves, self.tree.n_outputs))
+            return layout, self.evaluator.sums(self.everything, start)
         stats = np.zeros((len(self.raw), layout.width), np.float32)
-        rows = self.grown.leaves
+        leaves = self.grown.leaves
         self.objective.write_statistics(
-            self.raw, self.label, self.weight, rows.rows, hessian, stats, self.workers
+            self.raw, self.label, self.weight, leaves.rows, hessian, stats, self.workers
         )
-        return layout, split_sums(sum_leaves(stats, rows, self.workers), layout)
-
-    def losses(self, x: NDArray[np.float64], leaves: LeafRows) -> NDArray[np.float64]:
-        """(L,) weighted loss of each leaf's rows at its value x."""
-        moved = np.array(self.raw, np.float64)
-        for leaf in range(len(leaves)):
-            moved[leaves.of(leaf)] += x[leaf]
-        weighted = self.objective.losses(moved, self.label) * self.weight
-        return np.array([weighted[leaves.of(leaf)].sum() for leaf in range(len(leaves))])
+        return layout, split_sums(sum_leaves(stats, leaves, self.workers), layout)
 
 
 def solve_leaves(problem: LeafProblem) -> NDArray[np.float64]:
@@ -115,7 +109,7 @@ def _solve_once(problem: LeafProblem, damped: bool) -> NDArray[np.float64]:
     ratio: NDArray[np.float64] | float = 1.0
     if problem.params.hessian != "full":
         ratio = _slope_over_curvature(problem, step, prior)
-    return _capped(problem, start + _damp(problem, start, step, ratio))
+    return _capped(problem, _damp(problem, problem.everything, start, step, ratio))
 
 
 def _solve_exact(problem: LeafProblem) -> NDArray[np.float64]:
@@ -139,9 +133,9 @@ def _descend(problem: LeafProblem, active: NDArray[np.int64], x: NDArray[np.floa
         if step_number == 0 and problem.split_hessian == "full":
             sums = split_sums(problem.grown.sums[active], layout)
         else:
-            sums = problem.sums_at(x[active], problem.grown.leaves.subset(active))
+            sums = problem.evaluator.sums(active, x[active])
         step, _ = _direction(problem, layout, sums, x[active])
-        moved = x[active] + _damp(problem, x[active], step, 1.0, active)
+        moved = x[active] + _damp(problem, active, x[active], step, 1.0)
         x[active] = _capped(problem, moved)
         size = _spread(problem, step)
         moving = size >= CONVERGED_RANGE
@@ -233,7 +227,7 @@ def _slope_over_curvature(
 ) -> NDArray[np.float64]:
     """(L,) -f'/f'' of the true regularised loss along steps of a stand-in curvature."""
     layout = problem.objective.layout("full")
-    gradient, curvature = problem.sums_at(np.zeros_like(step))
+    gradient, curvature = problem.evaluator.sums(problem.everything, np.zeros_like(step))
     slope = -(gradient * step).sum(axis=1)
     second = np.array(
         [curvature_along(layout.code, c, s) for c, s in zip(curvature, step, strict=True)]
@@ -248,14 +242,14 @@ def _slope_over_curvature(
 
 def _damp(
     problem: LeafProblem,
+    active: NDArray[np.int64],
     x: NDArray[np.float64],
     step: NDArray[np.float64],
     ratio: NDArray[np.float64] | float,
-    active: NDArray[np.int64] | None = None,
 ) -> NDArray[np.float64]:
     """The part of each leaf's step that is certain not to raise the loss."""
     if not problem.objective.range_bound:
-        return _backtrack(problem, x, step, active)
+        return _backtrack(problem, active, x, step)
     beta = np.ptp(step, axis=1)
     if _is_path(problem):
         beta = np.full_like(beta, beta.max())
@@ -266,16 +260,15 @@ def _damp(
 
 def _backtrack(
     problem: LeafProblem,
+    active: NDArray[np.int64],
     x: NDArray[np.float64],
     step: NDArray[np.float64],
-    active: NDArray[np.int64] | None,
 ) -> NDArray[np.float64]:
     """Halve steps until the true loss does not rise, for objectives without a bound."""
-    leaves = problem.grown.leaves if active is None else problem.grown.leaves.subset(active)
     length = np.ones(len(step))
-    before = _regularised(problem, x, leaves)
+    before = _regularised(problem, active, x)
     for _ in range(MAX_HALVINGS):
-        after = _regularised(problem, x + step * length[:, None], leaves)
+        after = _regularised(problem, active, x + step * length[:, None])
         rises = ~(after <= before)
         if not rises.any():
             return np.asarray(step * length[:, None])
@@ -285,10 +278,10 @@ def _backtrack(
 
 
 def _regularised(
-    problem: LeafProblem, x: NDArray[np.float64], leaves: LeafRows
+    problem: LeafProblem, active: NDArray[np.int64], x: NDArray[np.float64]
 ) -> NDArray[np.float64]:
     """(L,) loss and penalty of each leaf; with the path prior all are the joint total."""
-    loss = problem.losses(x, leaves)
+    loss = problem.evaluator.losses(active, x)
     reg_lambda = problem.params.reg_lambda
     if not _is_path(problem):
         return np.asarray(loss + 0.5 * reg_lambda * (x**2).sum(axis=1))

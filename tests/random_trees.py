@@ -159,7 +159,7 @@ def random_ensemble(
         for _ in range(n_trees)
     )
     base_score = rng.normal(size=n_outputs).astype(dtype)
-    metadata = {"objective": "softmax", "n_classes": n_outputs, "rate": 0.1, "flag": True}
+    metadata: dict[str, Any] = {"objective": "softmax", "n_classes": n_outputs, "rate": 0.1}
     return Ensemble(trees, base_score, binning.features, "softmax", metadata), binning
 
 

@@ -89,10 +89,24 @@ def test_a_split_is_shared_by_squared_difference(values: Any, expected: list[flo
     assert not shared[[0, 2]].any()
 
 
-def test_trees_without_counts_are_shared_all_the_same() -> None:
-    tree = stump(0.5, values=np.array([[0.0, 0.0], [1.0, 3.0]]), count=[0, 0, 0])
-    shared = feature_importance([tree], 1, 2, per_output=True)
-    np.testing.assert_allclose(shared[0], [0.8, 7.2])
+def test_without_counts_both_sides_of_a_split_weigh_alike() -> None:
+    """Root: leaf (0, 0) against a split of (1, 0) and (1, 4), whose mean is (1, 2)."""
+    tree = Tree(
+        feature=np.array([0, -1, 1, -1, -1], np.int32),
+        threshold=np.array([0.5, np.nan, 0.5, np.nan, np.nan]),
+        default_left=np.zeros(5, np.bool_),
+        left=np.array([1, -1, 3, -1, -1], np.int32),
+        right=np.array([2, -1, 4, -1, -1], np.int32),
+        leaf=np.array([-1, 0, -1, 1, 2], np.int32),
+        gain=np.array([10.0, 0.0, 3.0, 0.0, 0.0]),
+        cover=np.zeros(5),
+        count=np.zeros(5, np.int64),
+        category_offsets=np.zeros(6, np.int32),
+        category_values=np.zeros(0, np.int32),
+        values=np.array([[0.0, 0.0], [1.0, 0.0], [1.0, 4.0]]),
+    )
+    shared = feature_importance([tree], 2, 2, per_output=True)
+    np.testing.assert_allclose(shared, [[2.0, 8.0], [0.0, 3.0]])
 
 
 def test_without_splits_every_importance_is_zero() -> None:

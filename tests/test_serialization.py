@@ -301,6 +301,18 @@ def test_forged_shapes_are_refused_at_once(shape: Any) -> None:
     assert time.perf_counter() - started < 5
 
 
+@pytest.mark.parametrize("key", ["offset", "nbytes"])
+def test_a_right_number_of_the_wrong_type_is_refused(key: str) -> None:
+    value = entry_of(parts()[0], "values")[key]
+    refuse(forged_entry("values", **{key: float(value)}), "another size or offset")
+
+
+def test_an_array_longer_than_the_file_is_refused() -> None:
+    n_leaves, n_outputs = entry_of(parts()[0], "values")["shape"]
+    shape = [n_leaves + 20, n_outputs]
+    refuse(forged_entry("values", shape=shape, nbytes=math.prod(shape) * 8), "does not fit")
+
+
 @pytest.mark.parametrize("dtype", ["<i2", ">i4", "<u4", "<f2", "|O", "object", "<M8[s]", 4, None])
 def test_forged_dtypes_are_refused(dtype: Any) -> None:
     for name in ("base_score", "feature", "threshold", "default_left", "values"):
@@ -434,6 +446,12 @@ def test_bytes_between_and_after_arrays_must_be_nothing() -> None:
     refuse(seal(text, bytes(payload) + bytes(64)), "64 bytes belong to no array")
     payload[ENSEMBLE.base_score.nbytes] = 1
     refuse(seal(text, bytes(payload)), "padding after array 'base_score'")
+    data = bytearray(forged(lambda header: header.update(metadata={"fill": 13 * "x"})))
+    start = PREFIX.size + PREFIX.unpack_from(data)[3]
+    assert start % 64 != 0
+    data[start] = 1
+    data[-32:] = hashlib.sha256(data[:-32]).digest()
+    refuse(data, "padding after the header")
 
 
 @settings(max_examples=400, deadline=None)

@@ -20,13 +20,13 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from .compile import kernel
+from .simd import prefetch, row_pointer
 
 LANES = 8  # floats in a vector: one AVX register, two of SSE or NEON
 FLUSH_COUNT = 64
 PREFETCH_ROWS = 8  # rows ahead; 8 and 16 measured alike, none costs 30 % on scattered rows
 MAX_UNROLLED_VECTORS = 16  # wider rows use a loop at run time: unrolled code stops paying
 
-_INT32 = ir.IntType(32)
 _INT64 = ir.IntType(64)
 
 
@@ -34,13 +34,6 @@ def row_vectors(width):
     """The row width as the kernels take it: a tuple (unrolled) or a number (loop)."""
     n_vectors = width // LANES
     return (0,) * n_vectors if n_vectors <= MAX_UNROLLED_VECTORS else n_vectors
-
-
-def _row_pointer(context, builder, array_type, array, row, width):
-    data = context.make_array(array_type)(context, builder, array).data
-    element = context.get_data_type(array_type.dtype)
-    start = builder.mul(row, width)
-    return builder.gep(builder.bitcast(data, element.as_pointer()), [start])
 
 
 def _for_each_vector(builder, vectors_type, vectors, body):
@@ -75,13 +68,15 @@ def _store(builder, value, pointer, align):
 
 @intrinsic
 def _add_row(typingctx, cells, cell, stats, row, vectors):
-    """cells[cell] += stats[row]; both are (n, width) float32."""
+    """cells[cell] += stats[row], both (n, width) float32; returns the cell's count."""
 
     def codegen(context, builder, signature, args):
         vector = ir.VectorType(ir.FloatType(), LANES)
         width = _width(builder, signature.args[4], args[4])
-        target = _row_pointer(context, builder, signature.args[0], args[0], args[1], width)
-        source = _row_pointer(context, builder, signature.args[2], args[2], args[3], width)
+        target = row_pointer(context, builder, signature.args[0], args[0], args[1], width)
+        source = row_pointer(context, builder, signature.args[2], args[2], args[3], width)
+
+        count = builder.fadd(builder.load(target), builder.load(source))
 
         def add(offset):
             pointer = _vector(builder, target, offset, vector)
@@ -89,9 +84,9 @@ def _add_row(typingctx, cells, cell, stats, row, vectors):
             _store(builder, builder.fadd(_load(builder, pointer, 4), term), pointer, 4)
 
         _for_each_vector(builder, signature.args[4], args[4], add)
-        return context.get_dummy_value()
+        return count
 
-    return types.void(cells, types.intp, stats, types.intp, vectors), codegen
+    return types.float32(cells, types.intp, stats, types.intp, vectors), codegen
 
 
 @intrinsic
@@ -102,8 +97,8 @@ def _flush_cell(typingctx, carry, slot, cells, cell, vectors):
         single = ir.VectorType(ir.FloatType(), LANES)
         double = ir.VectorType(ir.DoubleType(), LANES)
         width = _width(builder, signature.args[4], args[4])
-        target = _row_pointer(context, builder, signature.args[0], args[0], args[1], width)
-        source = _row_pointer(context, builder, signature.args[2], args[2], args[3], width)
+        target = row_pointer(context, builder, signature.args[0], args[0], args[1], width)
+        source = row_pointer(context, builder, signature.args[2], args[2], args[3], width)
 
         def flush(offset):
             cell_pointer = _vector(builder, source, offset, single)
@@ -117,26 +112,6 @@ def _flush_cell(typingctx, carry, slot, cells, cell, vectors):
         return context.get_dummy_value()
 
     return types.void(carry, types.intp, cells, types.intp, vectors), codegen
-
-
-@intrinsic
-def _prefetch(typingctx, array, element):
-    """Ask for the cache line of ``array.flat[element]``."""
-
-    def codegen(context, builder, signature, args):
-        one = ir.Constant(_INT64, 1)
-        pointer = _row_pointer(context, builder, signature.args[0], args[0], args[1], one)
-        byte_pointer = ir.IntType(8).as_pointer()
-        function_type = ir.FunctionType(ir.VoidType(), [byte_pointer, _INT32, _INT32, _INT32])
-        function = cgutils.get_or_insert_function(
-            builder.module, function_type, "llvm.prefetch.p0"
-        )
-        read, keep, data_cache = 0, 3, 1
-        flags = [ir.Constant(_INT32, flag) for flag in (read, keep, data_cache)]
-        builder.call(function, [builder.bitcast(pointer, byte_pointer), *flags])
-        return context.get_dummy_value()
-
-    return types.void(array, types.intp), codegen
 
 
 @kernel
@@ -159,6 +134,7 @@ def build_histogram(codes, rows, stats, features, cell_offsets, vectors, carry, 
     n_columns = codes.shape[1]
     shift = np.empty(features.shape[0], np.int64)  # cell -> slot of the carry
     used = 0
+    flush_count = np.float32(FLUSH_COUNT)
     for j in range(features.shape[0]):
         first = cell_offsets[features[j]]
         last = cell_offsets[features[j] + 1]
@@ -171,13 +147,12 @@ def build_histogram(codes, rows, stats, features, cell_offsets, vectors, carry, 
         row = rows[r]
         ahead = np.int64(rows[min(r + PREFETCH_ROWS, n - 1)])
         for line in range(0, width, 16):
-            _prefetch(stats, ahead * width + line)
-        _prefetch(codes, ahead * n_columns + features[0])
+            prefetch(stats, ahead * width + line)
+        prefetch(codes, ahead * n_columns + features[0])
         for j in range(features.shape[0]):
             f = features[j]
             cell = cell_offsets[f] + codes[row, f]
-            _add_row(out, cell, stats, row, vectors)
-            if out[cell, 0] >= FLUSH_COUNT:
+            if _add_row(out, cell, stats, row, vectors) >= flush_count:
                 _flush_cell(carry, shift[j] + cell, out, cell, vectors)
     if n < FLUSH_COUNT:
         return
@@ -212,9 +187,14 @@ def subtract_histogram(features, cell_offsets, child, out):
 @kernel
 def sum_rows(rows, stats, out):
     """Sum of the statistics of some rows, (width,) float64."""
-    for w in range(stats.shape[1]):
+    n = rows.shape[0]
+    width = stats.shape[1]
+    for w in range(width):
         out[w] = 0.0
-    for r in range(rows.shape[0]):
-        row = rows[r]
-        for w in range(stats.shape[1]):
-            out[w] += stats[row, w]
+    for r in range(n):
+        ahead = np.int64(rows[min(r + PREFETCH_ROWS, n - 1)])
+        for line in range(0, width, 16):
+            prefetch(stats, ahead * width + line)
+        values = stats[rows[r]]
+        for w in range(width):
+            out[w] += values[w]

@@ -1,17 +1,22 @@
 """The k×k systems of many candidate children at once, one per lane.
 
 Candidates are gathered 32 at a time into one small array of rows × 64 lanes, the
-left children in the first 32 lanes, the right children in the others:
+left children in the first 32 lanes, the right children in the others. The first
+rows are those of a statistics row, transposed:
 
-    rows 0 …        b, the negative gradient, one row per score
-    rows k …        the packed curvature
-    rows k + m …    reciprocal pivots
-    last rows       scores q and scratch
+    row 0                count
+    rows 1 …             gradient, one row per score; becomes the solution
+    rows 1 + k …         packed curvature
+    rows width …         reciprocal pivots, one per score
+    last rows            scores q, scratch
 
 All arithmetic runs over the lanes, so that k stays a run-time variable, and the
 chunk stays in the first-level cache. The operations on whole rows are emitted as
 explicit vector instructions: Numba's loops would check at run time, again and
 again, whether the rows overlap.
+
+The solution has the wrong sign (it solves for g, not -g), which none of its uses
+here can see: the score, the range and the largest component are even.
 
 The guaranteed gain is never above the quadratic one. A chunk whose quadratic
 gains do not reach the best guaranteed gain so far is dropped before the back
@@ -44,7 +49,7 @@ from .solve import (
     packed_index,
 )
 
-HALF = 32  # candidates in a chunk: k=10 takes 76 rows × 64 lanes × 4 B, 19 KB
+HALF = 32  # candidates in a chunk: k=10 takes 70 rows × 64 lanes × 4 B, 18 KB
 LANES = 2 * HALF
 VECTOR = 8  # lanes in one emitted instruction
 SCRATCH_ROWS = 4
@@ -58,6 +63,7 @@ class SplitSettings(NamedTuple):
     layout: int
     k: int
     n_curvature: int
+    width: int  # of a statistics row
     reg_lambda: float
     cat_smooth: float
     max_cat_to_onehot: int
@@ -67,10 +73,10 @@ class SplitSettings(NamedTuple):
     max_delta_step: float
 
 
-def new_lanes(layout, k, n_curvature):
+def new_lanes(layout, k, width):
     """The lanes of one thread, zeros."""
     dtype = np.float64 if layout == DENSE else np.float32
-    return np.zeros((2 * k + n_curvature + SCRATCH_ROWS, LANES), dtype)
+    return np.zeros((width + k + SCRATCH_ROWS, LANES), dtype)
 
 
 def _row_operation(emit, scalar):
@@ -161,6 +167,73 @@ def _emit_guarded_reciprocal(builder, target, a, floor, vector):
     return builder.select(usable, builder.fdiv(_ones(vector), a), zero)
 
 
+def _transpose(builder, vectors, vector):
+    """Eight vectors of eight, transposed: interleaving halves three times."""
+    lanes = ir.VectorType(ir.IntType(32), VECTOR)
+    low = ir.Constant(lanes, [0, 8, 1, 9, 2, 10, 3, 11])
+    high = ir.Constant(lanes, [4, 12, 5, 13, 6, 14, 7, 15])
+    for _ in range(3):
+        mixed = []
+        for i in range(4):
+            mixed.append(builder.shuffle_vector(vectors[i], vectors[i + 4], low))
+            mixed.append(builder.shuffle_vector(vectors[i], vectors[i + 4], high))
+        vectors = mixed
+    return vectors
+
+
+@intrinsic
+def _load_tile(typingctx, lanes, lane, column, prefixes, total):
+    """Eight statistics of eight candidates into the lanes of both children.
+
+    lanes[column + s, lane + c] = prefixes[lane + c, column + s], and in the second half
+    total[column + s] minus that, for c, s < 8; prefixes and total are float64.
+    """
+
+    def codegen(context, builder, signature, args):
+        index = ir.IntType(64)
+        element = context.get_data_type(lanes.dtype)
+        vector = ir.VectorType(element, VECTOR)
+        doubles = ir.VectorType(ir.DoubleType(), VECTOR)
+        narrow = lanes.dtype.bitwidth == 32
+        target = context.make_array(lanes)(context, builder, args[0]).data
+        source = context.make_array(prefixes)(context, builder, args[3])
+        width = builder.extract_value(source.shape, 1)
+        sums = context.make_array(total)(context, builder, args[4]).data
+
+        def load(pointer):
+            value = builder.load(builder.bitcast(pointer, doubles.as_pointer()))
+            value.align = 8
+            return value
+
+        everything = load(builder.gep(sums, [args[2]]))
+        left, right = [], []
+        for c in range(VECTOR):
+            row = builder.add(args[1], ir.Constant(index, c))
+            start = builder.add(builder.mul(row, width), args[2])
+            value = load(builder.gep(source.data, [start]))
+            rest = builder.fsub(everything, value)
+            left.append(builder.fptrunc(value, vector) if narrow else value)
+            right.append(builder.fptrunc(rest, vector) if narrow else rest)
+        for side, rows in enumerate((left, right)):
+            for s, values in enumerate(_transpose(builder, rows, vector)):
+                row = builder.add(args[2], ir.Constant(index, s))
+                start = builder.add(builder.mul(row, ir.Constant(index, LANES)), args[1])
+                start = builder.add(start, ir.Constant(index, side * HALF))
+                pointer = builder.bitcast(builder.gep(target, [start]), vector.as_pointer())
+                builder.store(values, pointer).align = 4 if narrow else 8
+        return context.get_dummy_value()
+
+    return types.void(lanes, types.intp, types.intp, prefixes, total), codegen
+
+
+@kernel
+def load_candidates(lanes, n, prefixes, total):
+    """Gather n candidates: prefixes (HALF, width) and their rest of total (width,)."""
+    for lane in range(0, n, VECTOR):
+        for column in range(0, total.shape[0], VECTOR):
+            _load_tile(lanes, lane, column, prefixes, total)
+
+
 _add = _row_operation(lambda builder, t, a, b, v: builder.fadd(a, b), False)
 _mul = _row_operation(lambda builder, t, a, b, v: builder.fmul(a, b), False)
 _muladd = _row_operation(_emit_muladd, False)  # target += a * b
@@ -169,6 +242,8 @@ _larger = _row_operation(lambda builder, t, a, b, v: _emit_larger(builder, a, b)
 _smaller = _row_operation(lambda builder, t, a, b, v: _emit_smaller(builder, a, b), False)
 _guarded_reciprocal = _row_operation(_emit_guarded_reciprocal, False)  # 1/a where a > b
 _fill = _row_operation(lambda builder, t, a, s, v: s, True)
+_larger_scalar = _row_operation(lambda builder, t, a, s, v: _emit_larger(builder, a, s), True)
+_smaller_scalar = _row_operation(lambda builder, t, a, s, v: _emit_smaller(builder, a, s), True)
 _add_scalar = _row_operation(lambda builder, t, a, s, v: builder.fadd(a, s), True)
 _mul_scalar = _row_operation(lambda builder, t, a, s, v: builder.fmul(a, s), True)
 _muladd_scalar = _row_operation(_emit_muladd, True)  # target += a * s
@@ -177,9 +252,9 @@ _reciprocal = _row_operation(_emit_reciprocal, True)  # target = 1 / max(a, s)
 
 @kernel
 def _eliminate_laplacian(lanes, k, q):
-    """Forward sweep; row q = b·(A+λI)⁻¹b. λ/k is already in the edges."""
-    edges = k
-    inverse = k + k * (k - 1) // 2
+    """Forward sweep; row q = g·(A+λI)⁻¹g. λ/k is already in the edges."""
+    edges = 1 + k
+    inverse = q - k
     factor = q + 1
     _fill(lanes, q, q, 0.0)
     for i in range(k - 1):
@@ -189,34 +264,34 @@ def _eliminate_laplacian(lanes, k, q):
         for e in range(row_i, row_i + k - 1 - i):
             _add(lanes, pivot, pivot, e)
         _reciprocal(lanes, pivot, pivot, TINY)
-        _mul(lanes, factor, i, pivot)
-        _muladd(lanes, q, factor, i)
+        _mul(lanes, factor, 1 + i, pivot)
+        _muladd(lanes, q, factor, 1 + i)
         for j in range(i + 1, k - 1):  # the last class is the reference
             _mul(lanes, factor, row_i + j - i - 1, pivot)
-            _muladd(lanes, j, factor, i)
+            _muladd(lanes, 1 + j, factor, 1 + i)
             row_j = edges + edge_index(j, j + 1, k)
             for l in range(j + 1, k):
                 _muladd(lanes, row_j + l - j - 1, factor, row_i + l - i - 1)
 
 
 @kernel
-def _substitute_laplacian(lanes, k):
-    """Back substitution in place: b becomes the solution, the last class 0."""
-    edges = k
-    inverse = k + k * (k - 1) // 2
-    _fill(lanes, k - 1, k - 1, 0.0)
+def _substitute_laplacian(lanes, k, q):
+    """Back substitution in place: g becomes the solution, the last class 0."""
+    edges = 1 + k
+    inverse = q - k
+    _fill(lanes, k, k, 0.0)
     for i in range(k - 2, -1, -1):
         row_i = edges + edge_index(i, i + 1, k)
         for j in range(i + 1, k - 1):
-            _muladd(lanes, i, row_i + j - i - 1, j)
-        _mul(lanes, i, i, inverse + i)
+            _muladd(lanes, 1 + i, row_i + j - i - 1, 1 + j)
+        _mul(lanes, 1 + i, 1 + i, inverse + i)
 
 
 @kernel
 def _eliminate_dense(lanes, k, q):
     """Forward sweep of LDLᵀ; a vanishing pivot gets no step."""
-    packed = k
-    inverse = k + k * (k + 1) // 2
+    packed = 1 + k
+    inverse = q - k
     factor = q + 1
     _fill(lanes, q, q, 0.0)
     for i in range(k):  # pivots are compared with the diagonal before elimination
@@ -226,98 +301,81 @@ def _eliminate_dense(lanes, k, q):
         row_i = packed + packed_index(i, i, k)
         pivot = inverse + i
         _guarded_reciprocal(lanes, pivot, row_i, pivot)
-        _mul(lanes, factor, i, pivot)
-        _muladd(lanes, q, factor, i)
+        _mul(lanes, factor, 1 + i, pivot)
+        _muladd(lanes, q, factor, 1 + i)
         for j in range(i + 1, k):
             _mul(lanes, factor, row_i + j - i, pivot)
-            _submul(lanes, j, factor, i)
+            _submul(lanes, 1 + j, factor, 1 + i)
             row_j = packed + packed_index(j, j, k)
             for l in range(j, k):
                 _submul(lanes, row_j + l - j, factor, row_i + l - i)
 
 
 @kernel
-def _substitute_dense(lanes, k):
-    packed = k
-    inverse = k + k * (k + 1) // 2
+def _substitute_dense(lanes, k, q):
+    packed = 1 + k
+    inverse = q - k
     for i in range(k - 1, -1, -1):
         row_i = packed + packed_index(i, i, k)
         for j in range(i + 1, k):
-            _submul(lanes, i, row_i + j - i, j)
-        _mul(lanes, i, i, inverse + i)
+            _submul(lanes, 1 + i, row_i + j - i, 1 + j)
+        _mul(lanes, 1 + i, 1 + i, inverse + i)
 
 
 @kernel
 def _eliminate_diagonal(lanes, k, q):
     _fill(lanes, q, q, 0.0)
     for j in range(k):
-        pivot = 2 * k + j
-        _reciprocal(lanes, pivot, k + j, TINY)
-        _mul(lanes, q + 1, j, pivot)
-        _muladd(lanes, q, q + 1, j)
+        pivot = q - k + j
+        _reciprocal(lanes, pivot, 1 + k + j, TINY)
+        _mul(lanes, q + 1, 1 + j, pivot)
+        _muladd(lanes, q, q + 1, 1 + j)
 
 
 @kernel
-def add_lambda(lanes, layout, k, reg_lambda):
-    """λ in each layout: on every edge as λ/k, or on the diagonal."""
-    if layout == LAPLACIAN:
-        for e in range(k, k + k * (k - 1) // 2):
-            _add_scalar(lanes, e, e, reg_lambda / k)
+def _add_lambda(lanes, layout, k, n_curvature, reg_lambda):
+    """λ in each layout: on every edge as λ/k, or on the diagonal.
+
+    Rounding may have left a curvature just below zero; it is read as zero first.
+    """
+    first = 1 + k
+    if layout == DENSE:
+        for j in range(k):
+            entry = first + packed_index(j, j, k)
+            _add_scalar(lanes, entry, entry, reg_lambda)
         return
-    for j in range(k):
-        entry = k + (packed_index(j, j, k) if layout == DENSE else j)
-        _add_scalar(lanes, entry, entry, reg_lambda)
+    for entry in range(first, first + n_curvature):
+        _larger_scalar(lanes, entry, entry, 0.0)
+        _add_scalar(lanes, entry, entry, reg_lambda / k if layout == LAPLACIAN else reg_lambda)
 
 
 @kernel
-def shift_center(lanes, layout, k, center):
-    """b -= A·center: the gradient at the node's own value (path prior)."""
+def _shift_center(lanes, layout, k, center):
+    """g += A·center: the gradient at the node's own value (path prior)."""
+    first = 1 + k
     for i in range(k):
         if layout == DIAGONAL:
-            _muladd_scalar(lanes, i, k + i, -center[i])
+            _muladd_scalar(lanes, 1 + i, first + i, center[i])
             continue
         if layout == DENSE:
-            _muladd_scalar(lanes, i, k + packed_index(i, i, k), -center[i])
+            _muladd_scalar(lanes, 1 + i, first + packed_index(i, i, k), center[i])
         for j in range(i + 1, k):
             if layout == LAPLACIAN:
-                edge = k + edge_index(i, j, k)
-                _muladd_scalar(lanes, i, edge, center[j] - center[i])
-                _muladd_scalar(lanes, j, edge, center[i] - center[j])
+                edge = first + edge_index(i, j, k)
+                _muladd_scalar(lanes, 1 + i, edge, center[i] - center[j])
+                _muladd_scalar(lanes, 1 + j, edge, center[j] - center[i])
             else:
-                entry = k + packed_index(i, j, k)
-                _muladd_scalar(lanes, i, entry, -center[j])
-                _muladd_scalar(lanes, j, entry, -center[i])
-
-
-@kernel
-def eliminate(lanes, layout, k, q):
-    """Forward sweep; row q becomes b·(A + λI)⁻¹b."""
-    if layout == LAPLACIAN:
-        _eliminate_laplacian(lanes, k, q)
-    elif layout == DENSE:
-        _eliminate_dense(lanes, k, q)
-    else:
-        _eliminate_diagonal(lanes, k, q)
-
-
-@kernel
-def substitute(lanes, layout, k):
-    """Back substitution; b becomes the solution (Laplacian: the last class 0)."""
-    if layout == LAPLACIAN:
-        _substitute_laplacian(lanes, k)
-    elif layout == DENSE:
-        _substitute_dense(lanes, k)
-    else:
-        for j in range(k):
-            _mul(lanes, j, j, 2 * k + j)
+                entry = first + packed_index(i, j, k)
+                _muladd_scalar(lanes, 1 + i, entry, center[j])
+                _muladd_scalar(lanes, 1 + j, entry, center[i])
 
 
 @kernel
 def _measure_ranges(lanes, k, high, low):
     """Rows ``high`` and ``low`` become the largest and least component of the solution."""
-    _add_scalar(lanes, high, 0, 0.0)
-    _add_scalar(lanes, low, 0, 0.0)
-    for j in range(1, k):
+    _add_scalar(lanes, high, 1, 0.0)
+    _add_scalar(lanes, low, 1, 0.0)
+    for j in range(2, 1 + k):
         _larger(lanes, high, high, j)
         _smaller(lanes, low, low, j)
 
@@ -368,7 +426,7 @@ def _cap_scores(lanes, k, q, n, damped, centred, max_delta_step):
             high = float(lanes[q + 2, c])
             low = float(lanes[q + 3, c])
             mean = 0.0
-            for j in range(k):
+            for j in range(1, 1 + k):
                 mean += lanes[j, c]
             mean = mean / k if centred else 0.0
             beta = high - low if damped else 0.0
@@ -391,32 +449,40 @@ def evaluate_chunk(lanes, n, settings, center, shifted, needed):
     layout = settings.layout
     q = score_row(settings)
     if shifted:
-        shift_center(lanes, layout, k, center)
-    add_lambda(lanes, layout, k, settings.reg_lambda)
-    eliminate(lanes, layout, k, q)
+        _shift_center(lanes, layout, k, center)
+    _add_lambda(lanes, layout, k, settings.n_curvature, settings.reg_lambda)
+    if layout == LAPLACIAN:
+        _eliminate_laplacian(lanes, k, q)
+    elif layout == DENSE:
+        _eliminate_dense(lanes, k, q)
+    else:
+        _eliminate_diagonal(lanes, k, q)
+    _smaller_scalar(lanes, q, q, HUGE)
     highest = -1.0
     for c in range(n):
-        left = min(lanes[q, c], HUGE)
-        right = min(lanes[q, HALF + c], HUGE)
-        lanes[q, c] = left
-        lanes[q, HALF + c] = right
-        highest = max(highest, left + right)
+        highest = max(highest, float(lanes[q, c]) + float(lanes[q, HALF + c]))
     if highest <= needed:
         return False
-    if settings.max_delta_step > 0.0 or settings.damped:
-        substitute(lanes, layout, k)
-        _measure_ranges(lanes, k, q + 2, q + 3)
-        if layout == DENSE or settings.max_delta_step > 0.0:
-            _cap_scores(
-                lanes, k, q, n, settings.damped, layout == LAPLACIAN, settings.max_delta_step
-            )
-        else:
-            high = lanes[q + 2]
-            _damp_scores(lanes[q], high, high.view(np.int32), lanes[q + 3])
+    if not (settings.damped or settings.max_delta_step > 0.0):
+        return True
+    if layout == LAPLACIAN:
+        _substitute_laplacian(lanes, k, q)
+    elif layout == DENSE:
+        _substitute_dense(lanes, k, q)
+    else:
+        for j in range(k):
+            _mul(lanes, 1 + j, 1 + j, q - k + j)
+    _measure_ranges(lanes, k, q + 2, q + 3)
+    if layout == DENSE or settings.max_delta_step > 0.0:
+        centred = layout == LAPLACIAN
+        _cap_scores(lanes, k, q, n, settings.damped, centred, settings.max_delta_step)
+    else:
+        high = lanes[q + 2]
+        _damp_scores(lanes[q], high, high.view(np.int32), lanes[q + 3])
     return True
 
 
 @kernel
 def score_row(settings):
-    """The row of the scores: after b, curvature and pivots."""
-    return 2 * settings.k + settings.n_curvature
+    """The row of the scores: after the statistics and the pivots."""
+    return settings.width + settings.k

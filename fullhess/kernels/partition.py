@@ -9,7 +9,12 @@ starts so. Memory is then read in one direction however deep the node is.
 
 from __future__ import annotations
 
+import numpy as np
+
 from .compile import kernel
+from .simd import prefetch
+
+PREFETCH_ROWS = 16
 
 
 @kernel
@@ -28,7 +33,10 @@ def partition_rows(
     """
     n_left = 0
     n_right = 0
-    for r in range(rows.shape[0]):
+    n = rows.shape[0]
+    n_columns = np.int64(codes.shape[1])
+    for r in range(n):
+        prefetch(codes, rows[min(r + PREFETCH_ROWS, n - 1)] * n_columns + feature)
         row = rows[r]
         code = codes[row, feature]
         if categorical:

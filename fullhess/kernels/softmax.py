@@ -14,6 +14,7 @@ import math
 import numpy as np
 
 from .compile import kernel
+from .simd import prefetch
 
 # Curvatures of a statistics row. FULL is the Laplacian layout, the others diagonal.
 FULL = 0
@@ -22,6 +23,7 @@ ABSOLUTE_RESIDUAL = 2  # |p-y|
 DIAGONAL_EXACT = 3  # p(1-p)
 SCALED_DIAGONAL = 4  # k/(k-1) p(1-p)
 
+PREFETCH_ROWS = 16
 BLOCK = 64  # rows; the block of scores stays in the first-level cache up to k = 50
 
 _MAGIC = 6755399441055744.0  # 1.5·2^52: adding it rounds to an integer in the low bits
@@ -180,31 +182,62 @@ def _row_loss(raw, shift, row, y, tops, r, p):
 
 
 @kernel
-def accumulate_leaf(raw, label, weight, rows, shift, gradient, edges):
-    """Gradient and Laplacian of the loss of some rows at raw + shift.
+def pack_rows(raw, label, weight, rows, raw_out, label_out, weight_out):
+    """Copy some rows, one after the other, for the passes of the leaf solver."""
+    n = rows.shape[0]
+    k = raw.shape[1]
+    for r in range(n):
+        ahead = np.int64(rows[min(r + PREFETCH_ROWS, n - 1)])
+        prefetch(raw, ahead * k)
+        prefetch(label, ahead)
+        prefetch(weight, ahead)
+        row = rows[r]
+        for j in range(k):
+            raw_out[r, j] = raw[row, j]
+        label_out[r] = label[row]
+        weight_out[r] = weight[row]
 
-    gradient : (k,) float64, output.
-    edges : (k(k-1)/2,) float64, output.
+
+@kernel
+def accumulate_leaves(raw, label, weight, begin, end, shift, gradient, edges):
+    """Gradients and Laplacians of runs of packed rows, each at its shifted scores.
+
+    Parameters
+    ----------
+    raw, label, weight : packed rows (``pack_rows``).
+    begin, end : (m,) int64 bounds of the runs.
+    shift : (m, k) float64, added to the scores of a run.
+    gradient : (m, k) float64, output.
+    edges : (m, k(k-1)/2) float64, output.
     """
     k = raw.shape[1]
     scratch = np.empty((2, BLOCK * k))
     p = scratch[0].reshape(BLOCK, k)
     tops = np.empty((2, BLOCK))
-    gradient[:] = 0.0
-    edges[:] = 0.0
-    for start in range(0, rows.shape[0], BLOCK):
-        block = rows[start : start + BLOCK]
-        _load_probabilities(raw, shift, block, scratch, p, tops)
-        for r in range(block.shape[0]):
-            row = block[r]
-            w = weight[row]
-            y = label[row]
-            rest = _other_mass(p[r], y)
-            for j in range(k):
-                gradient[j] += w * p[r, j] if j != y else -w * rest
-            e = 0
-            for i in range(k - 1):
-                wp = w * p[r, i]
-                for j in range(i + 1, k):
-                    edges[e] += wp * p[r, j]
-                    e += 1
+    rows = np.empty(BLOCK, np.int64)
+    for run in range(begin.shape[0]):
+        g = gradient[run]
+        edge = edges[run]
+        for j in range(k):
+            g[j] = 0.0
+        for e in range(edge.shape[0]):
+            edge[e] = 0.0
+        for start in range(begin[run], end[run], BLOCK):
+            n = min(BLOCK, end[run] - start)
+            for r in range(n):
+                rows[r] = start + r
+            _load_probabilities(raw, shift[run], rows[:n], scratch, p, tops)
+            for r in range(n):
+                w = weight[start + r]
+                y = label[start + r]
+                p_y = p[r, y]
+                p[r, y] = -_other_mass(p[r], y)
+                for j in range(k):
+                    g[j] += w * p[r, j]
+                p[r, y] = p_y
+                e = 0
+                for i in range(k - 1):
+                    wp = w * p[r, i]
+                    for j in range(i + 1, k):
+                        edge[e] += wp * p[r, j]
+                        e += 1

@@ -10,8 +10,8 @@ from __future__ import annotations
 import numpy as np
 
 from .compile import kernel
-from .lanes import HALF, evaluate_chunk, score_row
-from .solve import DENSE, trace_of
+from .lanes import HALF, evaluate_chunk, load_candidates, score_row
+from .solve import DENSE, LAPLACIAN, packed_index
 
 SPLIT_FIELDS = 6
 TIE_TOLERANCE = 1e-6  # of the children's scores; float32 lanes agree to this
@@ -19,21 +19,18 @@ MISSING_RIGHT = 0
 MISSING_LEFT = 1
 
 
-@kernel
-def _load_lane(lanes, lane, settings, sums):
-    """Put float64 sums [count | gradient | curvature] into a lane.
-
-    Rounding may leave a curvature just below zero; it is read as zero.
-    """
-    k = settings.k
-    for j in range(k):
-        lanes[j, lane] = -sums[1 + j]
+@kernel(fastmath={"reassoc"})
+def _trace(settings, sums):
+    """Trace of the curvature in sums [count | gradient | curvature]."""
+    curvature = sums[1 + settings.k : 1 + settings.k + settings.n_curvature]
+    total = 0.0
     if settings.layout == DENSE:
-        for e in range(k, k + settings.n_curvature):
-            lanes[e, lane] = sums[1 + e]
-    else:
-        for e in range(k, k + settings.n_curvature):
-            lanes[e, lane] = max(sums[1 + e], 0.0)
+        for j in range(settings.k):
+            total += curvature[packed_index(j, j, settings.k)]
+        return total
+    for e in range(curvature.shape[0]):
+        total += curvature[e]
+    return 2.0 * total if settings.layout == LAPLACIAN else total
 
 
 @kernel
@@ -66,9 +63,8 @@ def find_best_splits(
     width = histogram.shape[1]
     total = np.empty(width)
     left = np.empty(width)
-    right = np.empty(width)
+    prefixes = np.zeros((HALF, width))
     positions = np.empty(HALF, np.int64)
-    counts = np.empty(HALF)
     shifted = False
     for j in range(settings.k):
         shifted = shifted or center[j] != 0.0
@@ -85,6 +81,7 @@ def find_best_splits(
             if histogram[cell, 0] > 0:
                 for w in range(width):
                     total[w] += histogram[cell, w]
+        total_trace = _trace(settings, total)
         missing_count = histogram[last, 0]
         n_positions = n_bins[f]
         one_hot = False
@@ -109,14 +106,14 @@ def find_best_splits(
                             left[w] = histogram[last, w] if direction == MISSING_LEFT else 0.0
                     for w in range(width):
                         left[w] += histogram[cell, w]
-                    if _is_allowed(settings, left, total, right):
-                        _load_lane(lanes, n, settings, left)
-                        _load_lane(lanes, HALF + n, settings, right)
+                    if _is_allowed(settings, left, total[0], total_trace):
+                        for w in range(width):
+                            prefixes[n, w] = left[w]
                         positions[n] = position
-                        counts[n] = left[0]
                         n += 1
                 if n == HALF or (position == n_positions and n > 0):
                     best = out[f, 1] * (1.0 + TIE_TOLERANCE) if out[f, 0] > -np.inf else -1.0
+                    load_candidates(lanes, n, prefixes, total)
                     if evaluate_chunk(lanes, n, settings, center, shifted, best):
                         q = score_row(settings)
                         for c in range(n):
@@ -127,8 +124,8 @@ def find_best_splits(
                                 out[f, 1] = score
                                 out[f, 2] = positions[c]
                                 out[f, 3] = direction
-                                out[f, 4] = counts[c]
-                                out[f, 5] = total[0] - counts[c]
+                                out[f, 4] = prefixes[c, 0]
+                                out[f, 5] = total[0] - prefixes[c, 0]
                     n = 0
         if out[f, 0] > -np.inf:
             if categorical[f]:
@@ -140,21 +137,16 @@ def find_best_splits(
 
 
 @kernel
-def _is_allowed(settings, left, total, right):
-    """Whether both children meet the limits; ``right`` becomes total - left."""
-    n_right = total[0] - left[0]
+def _is_allowed(settings, left, total_count, total_trace):
+    """Whether both children meet the limits."""
+    n_right = total_count - left[0]
     if n_right <= 0.0 or left[0] < settings.min_samples_leaf or n_right < settings.min_samples_leaf:
         return False
-    for w in range(left.shape[0]):
-        right[w] = total[w] - left[w]
     least = settings.min_child_weight * settings.k
     if least <= 0.0:
         return True
-    k = settings.k
-    return (
-        trace_of(settings.layout, k, left, 1 + k) >= least
-        and trace_of(settings.layout, k, right, 1 + k) >= least
-    )
+    trace = _trace(settings, left)
+    return trace >= least and total_trace - trace >= least
 
 
 @kernel

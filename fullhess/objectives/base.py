@@ -14,9 +14,10 @@ from ..kernels.histogram import sum_rows
 from ..kernels.partition import add_leaf_values
 from ..threads import Workers
 
-__all__ = ["LeafRows", "Objective"]
+__all__ = ["LeafEvaluator", "LeafRows", "Objective"]
 
 Link = Literal["softmax", "identity"]
+Sums = tuple[NDArray[np.float64], NDArray[np.float64]]  # gradient (L, k), curvature (L, m)
 
 
 @dataclass(frozen=True)
@@ -88,29 +89,73 @@ class Objective(ABC):
     ) -> None:
         """Write the statistics rows of ``rows`` into ``out`` (n, width) float32."""
 
-    def leaf_sums(
+    def leaf_evaluator(
         self,
         raw: NDArray[Any],
         label: NDArray[Any],
         weight: NDArray[np.float64],
         leaves: LeafRows,
-        shift: NDArray[np.float64],
         workers: Workers,
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Gradient (L, k) and true packed Hessian (L, m) of each leaf at raw + shift[leaf]."""
-        moved = raw.astype(np.float64)
-        for leaf in range(len(leaves)):
-            add_leaf_values(leaves.of(leaf), shift[leaf], moved)
-        layout = self.layout("full")
-        stats = np.zeros((len(raw), layout.width), np.float32)
-        rows = np.concatenate([leaves.of(leaf) for leaf in range(len(leaves))])
-        self.write_statistics(moved, label, weight, rows, "full", stats, workers)
-        sums = sum_leaves(stats, leaves, workers)
-        return split_sums(sums, layout)
+    ) -> LeafEvaluator:
+        """Derivatives of whole leaves, for the passes of the leaf solver."""
+        return LeafEvaluator(self, raw, label, weight, leaves, workers)
 
     def metadata(self) -> dict[str, str | int]:
         """What a saved model says of its objective."""
         return {"objective": self.name, "n_outputs": self.n_outputs}
+
+
+class LeafEvaluator:
+    """Gradients and true Hessians of leaves at shifted scores.
+
+    This one evaluates the objective on all rows in their own order, which suits any
+    objective; one with kernels of its own may do better.
+    """
+
+    def __init__(
+        self,
+        objective: Objective,
+        raw: NDArray[Any],
+        label: NDArray[Any],
+        weight: NDArray[np.float64],
+        leaves: LeafRows,
+        workers: Workers,
+    ) -> None:
+        self.objective = objective
+        self.raw = raw
+        self.label = label
+        self.weight = weight
+        self.leaves = leaves
+        self.workers = workers
+
+    def sums(self, active: NDArray[Any], shift: NDArray[np.float64]) -> Sums:
+        """Gradient (a, k) and packed Hessian (a, m) of the active leaves.
+
+        shift : (a, k), added to the scores of each active leaf's rows.
+        """
+        leaves = self.leaves.subset(active)
+        layout = self.objective.layout("full")
+        stats = np.zeros((len(self.raw), layout.width), np.float32)
+        rows = np.concatenate([leaves.of(leaf) for leaf in range(len(leaves))])
+        moved = self.shifted(leaves, shift)
+        self.objective.write_statistics(
+            moved, self.label, self.weight, rows, "full", stats, self.workers
+        )
+        return split_sums(sum_leaves(stats, leaves, self.workers), layout)
+
+    def losses(self, active: NDArray[Any], shift: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(a,) weighted loss of each active leaf."""
+        leaves = self.leaves.subset(active)
+        moved = self.shifted(leaves, shift)
+        weighted = self.objective.losses(moved, self.label) * self.weight
+        return np.array([weighted[leaves.of(leaf)].sum() for leaf in range(len(leaves))])
+
+    def shifted(self, leaves: LeafRows, shift: NDArray[np.float64]) -> NDArray[np.float64]:
+        """All scores, those of the given leaves moved."""
+        moved = self.raw.astype(np.float64)
+        for leaf in range(len(leaves)):
+            add_leaf_values(leaves.of(leaf), shift[leaf], moved)
+        return moved
 
 
 def sum_leaves(
@@ -124,7 +169,7 @@ def sum_leaves(
 
 def split_sums(
     sums: NDArray[np.float64], layout: Layout
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+) -> Sums:
     """Gradient and curvature parts of (L, width) sums, contiguous."""
     k = layout.n_outputs
     gradient = np.ascontiguousarray(sums[:, 1 : 1 + k])

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from ..curvature import Layout
 from ..kernels import softmax as kernels
 from ..threads import Workers
-from .base import LeafRows, Objective, row_tasks
+from .base import LeafEvaluator, LeafRows, Objective, Sums, row_tasks
 
 __all__ = ["Softmax"]
 
@@ -22,7 +22,7 @@ _CURVATURES = {
     "scaled_diagonal": kernels.SCALED_DIAGONAL,
 }
 _SMALLEST_SHARE = 1e-10  # of a class without training rows
-_ROWS_PER_CHUNK = 8192  # a leaf's rows are summed in chunks of this many
+_ROWS_PER_RUN = 8192  # a leaf's rows are summed in runs of this many
 
 
 class Softmax(Objective):
@@ -94,40 +94,77 @@ class Softmax(Objective):
             ),
         )
 
-    def leaf_sums(
+    def leaf_evaluator(
         self,
         raw: NDArray[Any],
         label: NDArray[Any],
         weight: NDArray[np.float64],
         leaves: LeafRows,
-        shift: NDArray[np.float64],
         workers: Workers,
-    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        # Chunks depend on the leaf alone, so that every sum is the same for any
-        # number of threads; with many classes the sums themselves are large.
-        size = max(_ROWS_PER_CHUNK, 16 * self.layout("full").n_curvature)
-        chunks = [
-            (leaf, start, min(start + size, int(leaves.end[leaf])))
-            for leaf in range(len(leaves))
-            for start in range(int(leaves.begin[leaf]), int(leaves.end[leaf]), size)
+    ) -> LeafEvaluator:
+        return _PackedLeaves(self, raw, label, weight, leaves, workers)
+
+
+class _PackedLeaves(LeafEvaluator):
+    """Rows copied leaf by leaf once, so that every pass reads memory in order."""
+
+    def __init__(
+        self,
+        objective: Softmax,
+        raw: NDArray[Any],
+        label: NDArray[Any],
+        weight: NDArray[np.float64],
+        leaves: LeafRows,
+        workers: Workers,
+    ) -> None:
+        super().__init__(objective, raw, label, weight, leaves, workers)
+        rows = leaves.rows
+        packed = np.empty((len(rows), raw.shape[1]), raw.dtype)
+        self._packed = (packed, np.empty(len(rows), label.dtype), np.empty(len(rows)))
+        bounds = row_tasks(len(rows), workers)
+
+        def pack(task: int) -> None:
+            part = slice(bounds[task], bounds[task + 1])
+            out = (array[part] for array in self._packed)
+            kernels.pack_rows(raw, label, weight, rows[part], *out)
+
+        workers.run(len(bounds) - 1, pack)
+
+    def sums(self, active: NDArray[Any], shift: NDArray[np.float64]) -> Sums:
+        m = self.objective.layout("full").n_curvature
+        # Runs depend on the leaf alone, so that every sum is the same for any number
+        # of threads; with many classes the sums themselves are large.
+        size = max(_ROWS_PER_RUN, 16 * m)
+        runs = [
+            (position, start, min(start + size, self.leaves.end[leaf]))
+            for position, leaf in enumerate(active)
+            for start in range(self.leaves.begin[leaf], self.leaves.end[leaf], size)
         ]
-        gradient = np.empty((len(chunks), self.n_outputs))
-        edges = np.empty((len(chunks), self.layout("full").n_curvature))
-        order = sorted(range(len(chunks)), key=lambda c: chunks[c][1] - chunks[c][2])
+        owner, begin, end = np.array(runs, np.int64).T.copy()
+        moves = shift[owner]
+        gradient = np.empty((len(runs), shift.shape[1]))
+        edges = np.empty((len(runs), m))
+        tasks = _even_tasks(end - begin, 4 * self.workers.n_threads)
 
         def accumulate(task: int) -> None:
-            chunk = order[task]  # largest first: no long task is left for the end
-            leaf, start, stop = chunks[chunk]
-            kernels.accumulate_leaf(
-                raw, label, weight, leaves.rows[start:stop], shift[leaf],
-                gradient[chunk], edges[chunk],
-            )  # fmt: skip
+            part = slice(tasks[task], tasks[task + 1])
+            kernels.accumulate_leaves(
+                *self._packed, begin[part], end[part], moves[part], gradient[part], edges[part]
+            )
 
-        workers.run(len(chunks), accumulate)
-        if len(chunks) == len(leaves):
+        self.workers.run(len(tasks) - 1, accumulate)
+        if len(runs) == len(active):
             return gradient, edges
-        first = np.searchsorted([leaf for leaf, _, _ in chunks], np.arange(len(leaves)))
+        first = np.searchsorted(owner, np.arange(len(active)))
         return np.add.reduceat(gradient, first), np.add.reduceat(edges, first)
+
+
+def _even_tasks(sizes: NDArray[np.int64], n_tasks: int) -> NDArray[np.int64]:
+    """Bounds of slices of about the same total size."""
+    total = np.cumsum(sizes)
+    wanted = np.linspace(0, total[-1], n_tasks + 1)[1:-1]
+    inner = np.searchsorted(total, wanted) + 1
+    return np.unique(np.concatenate([[0], inner.clip(max=len(sizes)), [len(sizes)]]))
 
 
 def _whole_numbers(label: Any) -> NDArray[Any]:
