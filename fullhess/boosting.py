@@ -15,7 +15,7 @@ from .bins import BinnedMatrix
 from .callbacks import CallbackList, Evaluation, TrainingState
 from .ensemble import Ensemble, apply_link
 from .forest import add_tree_on_bins
-from .grower import GrownTree, Grower
+from .grower import Grower, GrownTree
 from .kernels.partition import add_leaf_values
 from .leaves import LeafProblem, effective_solver, solve_leaves
 from .metrics import CustomMetric, as_metric, default_metric

@@ -37,7 +37,7 @@ from .sampling import ColumnSampler
 from .threads import Workers
 from .tree import Tree
 
-__all__ = ["GrownTree", "Grower"]
+__all__ = ["Grower", "GrownTree"]
 
 
 @dataclass(eq=False)
@@ -70,7 +70,7 @@ class Node:
     @property
     def split(self) -> NDArray[np.float64]:
         assert self.splits is not None
-        return self.splits[self.feature]
+        return np.asarray(self.splits[self.feature])
 
 
 @dataclass(frozen=True, eq=False)

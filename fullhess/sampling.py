@@ -102,4 +102,4 @@ def _keep_probability(importance: NDArray[np.float64], subsample: float) -> NDAr
     fits = (room > 0) & (ascending[::-1] * room <= rest)
     m = int(np.argmax(fits)) if fits.any() else max(0, int(target) - 1)
     threshold = rest[m] / max(target - m, 1e-12)
-    return np.minimum(1.0, importance / max(threshold, 1e-300))
+    return np.asarray(np.minimum(1.0, importance / max(threshold, 1e-300)))

@@ -14,8 +14,8 @@ import numpy as np
 
 from .compile import kernel
 from .solve import (
-    LAPLACIAN,
     DENSE,
+    LAPLACIAN,
     multiply_curvature,
     solve_dense,
     solve_diagonal,
