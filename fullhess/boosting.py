@@ -17,7 +17,7 @@ from .ensemble import Ensemble, apply_link
 from .forest import add_tree_on_bins
 from .grower import Grower, GrownTree
 from .kernels.partition import add_leaf_values
-from .leaves import LeafProblem, effective_solver, solve_leaves
+from .leaves import PATH_MAX_OUTPUTS, LeafProblem, effective_solver, solve_leaves
 from .metrics import CustomMetric, as_metric, default_metric
 from .objectives import CustomObjective, Objective, Softmax, SquaredError
 from .params import Params
@@ -128,6 +128,11 @@ class _Session:
         if isinstance(objective, CustomObjective):
             objective.probe(self.label)
         _check_hessians(params, objective)
+        if params.leaf_prior == "path" and objective.n_outputs > PATH_MAX_OUTPUTS:
+            raise ValueError(
+                f"leaf_prior='path' keeps a k×k matrix for every node and is limited to "
+                f"{PATH_MAX_OUTPUTS} outputs, got {objective.n_outputs}; use leaf_prior='ridge'"
+            )
         self.split_hessian = resolve_split_hessian(params, objective, binned)
         self.trees, self.base_score = self._start(init_model)
         self.n_init = len(self.trees)

@@ -29,8 +29,13 @@ from .params import Params
 from .threads import Workers
 from .tree import Tree
 
-__all__ = ["DEFAULT_MAX_RANGE", "LeafProblem", "solve_leaves"]
+__all__ = ["DEFAULT_MAX_RANGE", "PATH_MAX_OUTPUTS", "LeafProblem", "solve_leaves"]
 
+# Scores up to which a leaf's Hessian is summed and factored; beyond, conjugate gradients
+# on products with it are faster (measured with 2000 rows: equal at about 15).
+MATRIX_MAX_OUTPUTS = 20
+# The path prior ties all nodes through k×k matrices: 127 nodes of 256 scores take 64 MB.
+PATH_MAX_OUTPUTS = 256
 MAX_STEPS = 60
 CONVERGED_RANGE = 1e-5  # Newton squares the error: a last step of 1e-5 leaves about 1e-10
 DEFAULT_MAX_RANGE = 10.0  # of a leaf's values where neither λ nor max_delta_step bounds them
@@ -83,6 +88,10 @@ class LeafProblem:
 def solve_leaves(problem: LeafProblem) -> NDArray[np.float64]:
     """(n_leaves, k) values before the learning rate."""
     solver = effective_solver(problem.objective, problem.params)
+    if problem.objective.n_outputs > MATRIX_MAX_OUTPUTS and not _is_path(problem):
+        values = _solve_by_products(problem, solver)
+        if values is not None:
+            return values
     if solver == "exact":
         return _solve_exact(problem)
     return _solve_once(problem, damped=solver == "damped")
@@ -97,6 +106,20 @@ def effective_solver(objective: Objective, params: Params) -> str:
     if objective.quadratic or not (objective.range_bound or objective.has_loss):
         return "newton"
     return params.leaf_solver
+
+
+def _solve_by_products(problem: LeafProblem, solver: str) -> NDArray[np.float64] | None:
+    """All leaves without a matrix, where the objective can and its true Hessian is asked for."""
+    params = problem.params
+    if solver != "exact" and params.hessian != "full":
+        return None
+    max_size, by_range = params.max_delta_step, False
+    if max_size == 0.0 and params.reg_lambda == 0.0 and solver != "newton":
+        max_size, by_range = DEFAULT_MAX_RANGE, True
+    max_steps = MAX_STEPS if solver == "exact" else 1
+    return problem.evaluator.solve_by_products(
+        params.reg_lambda, max_steps, solver != "newton", max_size, by_range
+    )
 
 
 def _solve_once(problem: LeafProblem, damped: bool) -> NDArray[np.float64]:

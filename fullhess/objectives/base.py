@@ -143,6 +143,16 @@ class LeafEvaluator:
         )
         return split_sums(sum_leaves(stats, leaves, self.workers), layout)
 
+    def solve_by_products(
+        self, reg_lambda: float, max_steps: int, damped: bool, max_size: float, by_range: bool
+    ) -> NDArray[np.float64] | None:
+        """(L, k) values of all leaves by Newton steps without matrices, if it can.
+
+        max_size : bound on the largest component of a value, or on its range
+            (``by_range``); 0: none.
+        """
+        return None
+
     def losses(self, active: NDArray[Any], shift: NDArray[np.float64]) -> NDArray[np.float64]:
         """(a,) weighted loss of each active leaf."""
         leaves = self.leaves.subset(active)

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from ..curvature import Layout
 from ..kernels import softmax as kernels
+from ..kernels.many_classes import solve_leaf_by_products
 from ..threads import Workers
 from .base import LeafEvaluator, LeafRows, Objective, Sums, row_tasks
 
@@ -157,6 +158,24 @@ class _PackedLeaves(LeafEvaluator):
             return gradient, edges
         first = np.searchsorted(owner, np.arange(len(active)))
         return np.add.reduceat(gradient, first), np.add.reduceat(edges, first)
+
+
+    def solve_by_products(
+        self, reg_lambda: float, max_steps: int, damped: bool, max_size: float, by_range: bool
+    ) -> NDArray[np.float64] | None:
+        begin, end = self.leaves.begin, self.leaves.end
+        values = np.empty((len(begin), self.objective.n_outputs))
+        largest_first = np.argsort(begin - end, kind="stable")
+
+        def solve(task: int) -> None:
+            leaf = largest_first[task]
+            solve_leaf_by_products(
+                *self._packed, begin[leaf], end[leaf],
+                reg_lambda, max_steps, damped, max_size, by_range, values[leaf],
+            )  # fmt: skip
+
+        self.workers.run(len(begin), solve)
+        return values
 
 
 def _even_tasks(sizes: NDArray[np.int64], n_tasks: int) -> NDArray[np.int64]:
