@@ -401,8 +401,8 @@ def _check_weight(weight: Any, n_samples: int) -> NDArray[np.float64]:
     if not np.isfinite(array).all() or (array < 0).any():
         raise ValueError("weights must be finite and not negative")
     total = array.sum()
-    if not 0.0 < total < 1e30:
-        raise ValueError(f"the weights must have a positive sum below 1e30, got {total:g}")
+    if not 1e-20 < total < 1e30:  # what float32 statistics can hold
+        raise ValueError(f"the weights must have a sum between 1e-20 and 1e30, got {total:g}")
     return array
 
 

@@ -153,6 +153,10 @@ def _emit_smaller(builder, a, b):
     return builder.select(builder.fcmp_ordered("<", a, b), a, b)
 
 
+def _emit_clip(builder, target, a, limit, vector):
+    return builder.select(builder.fcmp_ordered(">", a, limit), limit, a)
+
+
 def _ones(vector):
     return ir.Constant(vector, [1.0] * VECTOR)
 
@@ -243,7 +247,7 @@ _smaller = _row_operation(lambda builder, t, a, b, v: _emit_smaller(builder, a, 
 _guarded_reciprocal = _row_operation(_emit_guarded_reciprocal, False)  # 1/a where a > b
 _fill = _row_operation(lambda builder, t, a, s, v: s, True)
 _larger_scalar = _row_operation(lambda builder, t, a, s, v: _emit_larger(builder, a, s), True)
-_smaller_scalar = _row_operation(lambda builder, t, a, s, v: _emit_smaller(builder, a, s), True)
+_clip = _row_operation(_emit_clip, True)  # target = min(a, s), NaN stays NaN
 _add_scalar = _row_operation(lambda builder, t, a, s, v: builder.fadd(a, s), True)
 _mul_scalar = _row_operation(lambda builder, t, a, s, v: builder.fmul(a, s), True)
 _muladd_scalar = _row_operation(_emit_muladd, True)  # target += a * s
@@ -457,7 +461,7 @@ def evaluate_chunk(lanes, n, settings, center, shifted, needed):
         _eliminate_dense(lanes, k, q)
     else:
         _eliminate_diagonal(lanes, k, q)
-    _smaller_scalar(lanes, q, q, HUGE)
+    _clip(lanes, q, q, HUGE)  # a NaN never compares as better, so it is never chosen
     highest = -1.0
     for c in range(n):
         highest = max(highest, float(lanes[q, c]) + float(lanes[q, HALF + c]))
