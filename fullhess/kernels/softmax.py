@@ -154,7 +154,9 @@ def write_statistics(raw, label, weight, rows, curvature, out):
             else:
                 for j in range(k):
                     target[1 + k + j] = scale * w * p[r, j] * (1.0 - p[r, j])
-                target[1 + k + y] = scale * w * p[r, y] * rest
+                for j in range(k):  # 1 - p cancels near certainty, right or wrong
+                    if p[r, j] > 0.5:
+                        target[1 + k + j] = scale * w * p[r, j] * _other_mass(p[r], j)
 
 
 @kernel

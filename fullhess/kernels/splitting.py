@@ -70,99 +70,162 @@ def find_best_splits(
         shifted = shifted or center[j] != 0.0
     for index in range(features.shape[0]):
         f = features[index]
-        out[f, 0] = -np.inf
+        best = out[f]
+        best[0] = -np.inf
         if not allowed[f]:
             continue
         first = cell_offsets[f]
-        last = first + n_bins[f]
-        for w in range(width):
-            total[w] = 0.0
-        for cell in range(first, last + 1):
-            if histogram[cell, 0] > 0:
-                for w in range(width):
-                    total[w] += histogram[cell, w]
-        total_trace = _trace(settings, total)
-        missing_count = histogram[last, 0]
-        n_positions = n_bins[f]
-        one_hot = False
-        if categorical[f]:
-            n_positions = 0
-            while first + n_positions < last and orders[first + n_positions] >= 0:
-                n_positions += 1
-            one_hot = n_positions <= settings.max_cat_to_onehot
+        cells = histogram[first : cell_offsets[f + 1]]
+        order = orders[first : first + n_bins[f]] if categorical[f] else orders[:0]
+        n_positions = _count_positions(order) if categorical[f] else n_bins[f]
+        one_hot = categorical[f] and n_positions <= settings.max_cat_to_onehot
+        _sum_cells(cells, total)
+        missing_count = cells[n_bins[f], 0]
         for direction in range(2 if missing_count > 0 else 1):
-            for w in range(width):
-                left[w] = histogram[last, w] if direction == MISSING_LEFT else 0.0
-            n = 0
-            for position in range(n_positions + 1):
-                # The extra turn at the end scores what is left in the lanes.
-                if position < n_positions:
-                    bin_ = orders[first + position] if categorical[f] else position
-                    cell = first + bin_
-                    if histogram[cell, 0] == 0:
-                        continue
-                    if one_hot:
-                        for w in range(width):
-                            left[w] = histogram[last, w] if direction == MISSING_LEFT else 0.0
-                    for w in range(width):
-                        left[w] += histogram[cell, w]
-                    if _is_allowed(settings, left, total[0], total_trace):
-                        for w in range(width):
-                            prefixes[n, w] = left[w]
-                        positions[n] = position
-                        n += 1
-                if n == HALF or (position == n_positions and n > 0):
-                    best = out[f, 1] * (1.0 + TIE_TOLERANCE) if out[f, 0] > -np.inf else -1.0
-                    load_candidates(lanes, n, prefixes, total)
-                    if evaluate_chunk(lanes, n, settings, center, shifted, best):
-                        q = score_row(settings)
-                        for c in range(n):
-                            score = float(lanes[q, c]) + float(lanes[q, HALF + c])
-                            if score > best:
-                                best = score * (1.0 + TIE_TOLERANCE)
-                                out[f, 0] = score - parent_score
-                                out[f, 1] = score
-                                out[f, 2] = positions[c]
-                                out[f, 3] = direction
-                                out[f, 4] = prefixes[c, 0]
-                                out[f, 5] = total[0] - prefixes[c, 0]
-                    n = 0
-        if out[f, 0] > -np.inf:
-            if categorical[f]:
-                _mark_left_bins(orders, first, n_positions, one_hot, left_bins, out[f])
-            elif missing_count == 0:
-                out[f, 3] = out[f, 4] > out[f, 5]  # a value missing later follows the larger child
-            elif out[f, 3] == MISSING_RIGHT and out[f, 5] == missing_count:
-                out[f, 2] = n_bins[f] - 1  # present | missing: every present value goes left
+            _scan(
+                cells, n_positions, order, categorical[f], one_hot, direction, settings, center,
+                shifted, parent_score, total, left, prefixes, positions, lanes, best,
+            )
+        if best[0] == -np.inf:
+            continue
+        if categorical[f]:
+            _mark_left_bins(order, n_positions, one_hot, left_bins[first:], best)
+        elif missing_count == 0:
+            best[3] = best[4] > best[5]  # a value missing later follows the larger child
+        elif best[3] == MISSING_RIGHT and best[5] == missing_count:
+            best[2] = n_bins[f] - 1  # present | missing: every present value goes left
 
 
 @kernel
-def _is_allowed(settings, left, total_count, total_trace):
-    """Whether both children meet the limits."""
-    n_right = total_count - left[0]
-    if n_right <= 0.0 or left[0] < settings.min_samples_leaf or n_right < settings.min_samples_leaf:
-        return False
+def _count_positions(order):
+    """Entries of a category order before its end mark."""
+    n = 0
+    while n < order.shape[0] and order[n] >= 0:
+        n += 1
+    return n
+
+
+@kernel
+def _sum_cells(cells, total):
+    """Sum of all cells, (width,) float64."""
+    for w in range(total.shape[0]):
+        total[w] = 0.0
+    for cell in range(cells.shape[0]):
+        if cells[cell, 0] > 0:
+            for w in range(total.shape[0]):
+                total[w] += cells[cell, w]
+
+
+@kernel(inline="always")
+def _scan(
+    cells, n_positions, order, categorical, one_hot, direction, settings, center, shifted,
+    parent_score, total, left, prefixes, positions, lanes, best,
+):
+    """Try the prefixes of an order (or its single bins) as left children.
+
+    The missing cell, the last one, is on the left from the start or not at all.
+    Inlined, since every further function around the lanes is compiled together with
+    all of them once more.
+    """
+    width = total.shape[0]
+    missing = cells[cells.shape[0] - 1]
+    n = 0
+    for position in range(n_positions):
+        if one_hot or position == 0:
+            for w in range(width):
+                left[w] = missing[w] if direction == MISSING_LEFT else 0.0
+        cell = cells[order[position] if categorical else position]
+        if cell[0] == 0:
+            continue
+        for w in range(width):
+            left[w] += cell[w]
+        n_right = total[0] - left[0]
+        if n_right <= 0.0 or min(left[0], n_right) < settings.min_samples_leaf:
+            continue
+        for w in range(width):
+            prefixes[n, w] = left[w]
+        positions[n] = position
+        n += 1
+        if n == HALF:
+            _keep_best(
+                n, positions, prefixes, one_hot, direction, settings, center, shifted,
+                parent_score, total, lanes, best,
+            )
+            n = 0
+    if n > 0:
+        _keep_best(
+            n, positions, prefixes, one_hot, direction, settings, center, shifted,
+            parent_score, total, lanes, best,
+        )
+
+
+@kernel
+def _keep_best(
+    n, positions, prefixes, one_hot, direction, settings, center, shifted, parent_score, total,
+    lanes, best,
+):
+    """Score n candidates and keep the best one in ``best``, the earlier one on ties."""
+    n = _drop_light(n, positions, prefixes, one_hot, settings, total)
+    if n == 0:
+        return
+    needed = best[1] * (1.0 + TIE_TOLERANCE) if best[0] > -np.inf else -1.0
+    load_candidates(lanes, n, prefixes, total)
+    if not evaluate_chunk(lanes, n, settings, center, shifted, needed):
+        return
+    q = score_row(settings)
+    for c in range(n):
+        score = float(lanes[q, c]) + float(lanes[q, HALF + c])
+        if score > needed:
+            needed = score * (1.0 + TIE_TOLERANCE)
+            best[0] = score - parent_score
+            best[1] = score
+            best[2] = positions[c]
+            best[3] = direction
+            best[4] = prefixes[c, 0]
+            best[5] = total[0] - prefixes[c, 0]
+
+
+@kernel
+def _drop_light(n, positions, prefixes, one_hot, settings, total):
+    """Drop candidates with a child below min_child_weight; returns how many are left.
+
+    Along prefixes the left child only grows: when the first and the last of them pass,
+    all do, and no other trace is summed.
+    """
     least = settings.min_child_weight * settings.k
     if least <= 0.0:
-        return True
-    trace = _trace(settings, left)
-    return trace >= least and total_trace - trace >= least
+        return n
+    everything = _trace(settings, total)
+    if not one_hot:
+        first = _trace(settings, prefixes[0])
+        last = _trace(settings, prefixes[n - 1])
+        if first >= least and everything - last >= least:
+            return n
+    kept = 0
+    for c in range(n):
+        trace = _trace(settings, prefixes[c])
+        if trace >= least and everything - trace >= least:
+            for w in range(total.shape[0]):
+                prefixes[kept, w] = prefixes[c, w]
+            positions[kept] = positions[c]
+            kept += 1
+    return kept
 
 
 @kernel
-def _mark_left_bins(orders, first, n_positions, one_hot, left_bins, out):
+def _mark_left_bins(order, n_positions, one_hot, left_bins, best):
     """Write the category set; swap sides if missing rows would be on the left."""
-    best = int(out[2])
+    last = int(best[2])
+    swapped = best[3] == MISSING_LEFT
     for position in range(n_positions):
-        inside = position == best if one_hot else position <= best
-        swapped = out[3] == MISSING_LEFT
-        left_bins[first + orders[first + position]] = 1 if inside != swapped else 0
-    if out[3] == MISSING_LEFT:
-        count = out[4]
-        out[4] = out[5]
-        out[5] = count
-        out[3] = MISSING_RIGHT
-    out[2] = 0
+        inside = position == last if one_hot else position <= last
+        left_bins[order[position]] = 1 if inside != swapped else 0
+    if swapped:
+        count = best[4]
+        best[4] = best[5]
+        best[5] = count
+        best[3] = MISSING_RIGHT
+    best[2] = 0
 
 
 @kernel

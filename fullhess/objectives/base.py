@@ -100,6 +100,10 @@ class Objective(ABC):
         """Derivatives of whole leaves, for the passes of the leaf solver."""
         return LeafEvaluator(self, raw, label, weight, leaves, workers)
 
+    def guess_minimum(self, step: NDArray[np.float64]) -> NDArray[np.float64]:
+        """(L, k) likely minima of leaves whose Newton steps from zero are given."""
+        return step
+
     def metadata(self) -> dict[str, str | int]:
         """What a saved model says of its objective."""
         return {"objective": self.name, "n_outputs": self.n_outputs}

@@ -95,6 +95,11 @@ class Softmax(Objective):
             ),
         )
 
+    def guess_minimum(self, step: NDArray[np.float64]) -> NDArray[np.float64]:
+        """log(1 + step), centred: the minimum itself where all rows of a leaf are alike."""
+        values = np.log1p(np.maximum(step, -0.9))
+        return np.asarray(values - values.mean(axis=1, keepdims=True))
+
     def leaf_evaluator(
         self,
         raw: NDArray[Any],
