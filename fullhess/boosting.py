@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,24 +13,31 @@ from numpy.typing import NDArray
 
 from .bins import BinnedMatrix
 from .callbacks import CallbackList, Evaluation, TrainingState
-from .ensemble import Ensemble, apply_link
+from .ensemble import Ensemble
 from .forest import add_tree_on_bins
 from .grower import Grower, GrownTree
 from .kernels.partition import add_leaf_values
 from .leaves import PATH_MAX_OUTPUTS, LeafProblem, effective_solver, solve_leaves
-from .metrics import CustomMetric, as_metric, default_metric
-from .objectives import CustomObjective, Objective, Softmax, SquaredError
+from .objectives import CustomObjective, Objective
 from .params import Params
 from .sampling import ColumnSampler, round_generator, sample_rows
 from .threads import Workers
 from .tree import Tree
+from .validation import (
+    check_binned,
+    check_hessians,
+    check_margin,
+    check_rounds,
+    check_weight,
+    choose_objective,
+    read_metrics,
+)
 from .warmup import notice_cold_cache
 
 __all__ = ["EvalSet", "train"]
 
 logger = logging.getLogger("fullhess")
 
-MAX_SAMPLES = 2**24  # counts in float32 histogram cells are exact up to here
 # Scores up to which ``split_hessian="auto"`` searches splits with the full matrix.
 FULL_SPLIT_MAX_OUTPUTS = 16
 
@@ -90,17 +97,14 @@ def train(
     Ensemble, also after a KeyboardInterrupt: the rounds finished until then.
     """
     settings = Params.from_dict(params)
-    if isinstance(num_boost_round, bool) or not isinstance(num_boost_round, (int, np.integer)):
-        raise TypeError(f"num_boost_round must be an integer, got {num_boost_round!r}")
-    if num_boost_round < 0:
-        raise ValueError(f"num_boost_round must not be negative, got {num_boost_round}")
-    _check_binned(binned)
-    chosen = _choose_objective(settings, objective, label, init_model)
+    n_rounds = check_rounds(num_boost_round)
+    check_binned(binned)
+    chosen = choose_objective(settings, objective, label, init_model)
     with Workers(settings.n_jobs) as workers:
         session = _Session(
             settings, chosen, binned, label, weight, base_margin, evals, metric, init_model, workers
         )
-        return session.run(int(num_boost_round), CallbackList(callbacks))
+        return session.run(n_rounds, CallbackList(callbacks))
 
 
 class _Session:
@@ -124,10 +128,10 @@ class _Session:
         self.binned = binned
         self.workers = workers
         self.label = objective.check_label(label, binned.n_samples)
-        self.weight = _check_weight(weight, binned.n_samples)
+        self.weight = check_weight(weight, binned.n_samples)
         if isinstance(objective, CustomObjective):
             objective.probe(self.label)
-        _check_hessians(params, objective)
+        check_hessians(params, objective)
         if params.leaf_prior == "path" and objective.n_outputs > PATH_MAX_OUTPUTS:
             raise ValueError(
                 f"leaf_prior='path' keeps a k×k matrix for every node and is limited to "
@@ -138,7 +142,7 @@ class _Session:
         self.n_init = len(self.trees)
         self.init_model = init_model
         self.raw = self._margins(binned, base_margin, "base_margin")
-        self.metrics = _read_metrics(metric, objective)
+        self.metrics = read_metrics(metric, objective)
         self.evals = [self._read_eval(item, base_margin) for item in _check_evals(evals)]
         layout = objective.layout(self.split_hessian)
         damped = params.split_gain == "guaranteed" and objective.range_bound
@@ -167,7 +171,7 @@ class _Session:
     def _margins(self, binned: BinnedMatrix, base_margin: Any, what: str) -> NDArray[Any]:
         """(n, k) scores before the first new round."""
         shape = (binned.n_samples, self.objective.n_outputs)
-        margin = None if base_margin is None else _check_margin(base_margin, shape, what)
+        margin = None if base_margin is None else check_margin(base_margin, shape, what)
         if self.trees:
             assert self.init_model is not None
             start = replace(self.init_model, trees=tuple(self.trees), best_iteration=None)
@@ -185,7 +189,7 @@ class _Session:
         label = self.objective.check_label(item.label, item.binned.n_samples)
         weight = None
         if item.weight is not None:
-            weight = _check_weight(item.weight, item.binned.n_samples)
+            weight = check_weight(item.weight, item.binned.n_samples)
         # The training set among the evaluation sets shares the margins of the loop.
         shared = item.binned is self.binned and item.base_margin is train_margin
         what = f"base_margin of {item.name!r}"
@@ -337,87 +341,6 @@ def resolve_split_hessian(params: Params, objective: Objective, binned: BinnedMa
     return "diagonal"
 
 
-def _choose_objective(
-    params: Params, objective: Objective | None, label: Any, init_model: Ensemble | None
-) -> Objective:
-    if objective is not None:
-        if not isinstance(objective, Objective):
-            raise TypeError(
-                "objective must be a fullhess.Objective; wrap a function as "
-                f"fullhess.CustomObjective(function, n_outputs), got {objective!r}"
-            )
-        return objective
-    if params.objective == "squared_error":
-        return SquaredError.from_label(label)
-    if params.num_class is not None:
-        return Softmax(params.num_class)
-    if init_model is not None and init_model.link == "softmax":
-        return Softmax(init_model.n_outputs)
-    return Softmax.from_label(label)
-
-
-def _check_hessians(params: Params, objective: Objective) -> None:
-    for name in ("hessian", "split_hessian"):
-        value = getattr(params, name)
-        allowed = (*objective.hessians, "auto") if name == "split_hessian" else objective.hessians
-        if isinstance(objective, SquaredError) and value == "diagonal":
-            continue  # the same thing as full
-        if value not in allowed:
-            raise ValueError(
-                f"{name}={value!r} is not known to the objective {objective.name!r}; "
-                f"choose one of {', '.join(allowed)}"
-            )
-
-
-def _check_binned(binned: Any) -> None:
-    if not isinstance(binned, BinnedMatrix):
-        raise TypeError(
-            "expected a fullhess.BinnedMatrix, got "
-            f"{type(binned).__name__}; bin raw values with BinnedMatrix.from_quantiles(X)"
-        )
-    if binned.n_samples == 0:
-        raise ValueError("expected at least one row of training data, got none")
-    if binned.n_samples > MAX_SAMPLES:
-        raise ValueError(
-            f"at most {MAX_SAMPLES} rows can be trained on, got {binned.n_samples}; "
-            "train on a sample of them"
-        )
-    codes = binned.codes
-    if binned.n_samples > 1 and (codes == codes[0]).all():
-        raise ValueError(
-            "no feature can be split: every column is constant in the training data"
-        )
-
-
-def _check_weight(weight: Any, n_samples: int) -> NDArray[np.float64]:
-    if weight is None:
-        return np.ones(n_samples)
-    array = np.asarray(weight)
-    if array.dtype.kind not in "fiub":
-        raise TypeError(f"weights must be numbers, got dtype {array.dtype}")
-    array = array.astype(np.float64)
-    if array.shape != (n_samples,):
-        raise ValueError(f"expected weights of shape ({n_samples},), got {array.shape}")
-    if not np.isfinite(array).all() or (array < 0).any():
-        raise ValueError("weights must be finite and not negative")
-    total = array.sum()
-    if not 1e-20 < total < 1e30:  # what float32 statistics can hold
-        raise ValueError(f"the weights must have a sum between 1e-20 and 1e30, got {total:g}")
-    return array
-
-
-def _check_margin(margin: Any, shape: tuple[int, int], what: str) -> NDArray[np.float64]:
-    array = np.asarray(margin)
-    if array.dtype.kind not in "fiub":
-        raise TypeError(f"{what} must hold numbers, got dtype {array.dtype}")
-    array = array.astype(np.float64)
-    if array.shape != shape and not (shape[1] == 1 and array.shape == shape[:1]):
-        raise ValueError(f"{what} must have shape {shape}, got {array.shape}")
-    if not np.isfinite(array).all():
-        raise ValueError(f"{what} must be finite, got NaN or infinity")
-    return array.reshape(shape)
-
-
 def _check_evals(evals: Any) -> list[EvalSet]:
     items = list(evals or ())
     for item in items:
@@ -430,22 +353,3 @@ def _check_evals(evals: Any) -> list[EvalSet]:
     if len(set(names)) != len(names):
         raise ValueError(f"evaluation sets must have different names, got {names}")
     return items
-
-
-def _read_metrics(metric: Any, objective: Objective) -> list[Any]:
-    def link(raw: NDArray[Any]) -> NDArray[Any]:
-        return apply_link(objective.link, raw)
-
-    if metric is not None:
-        chosen = metric if isinstance(metric, (list, tuple)) else [metric]
-        return [as_metric(item, link) for item in chosen]
-    if isinstance(objective, CustomObjective):
-        return [CustomMetric(_mean_loss(objective))] if objective.has_loss else []
-    return [default_metric(objective.name)]
-
-
-def _mean_loss(objective: Objective) -> Callable[..., tuple[str, float]]:
-    def loss(raw: Any, label: Any, weight: Any) -> tuple[str, float]:
-        return "loss", float(np.average(objective.losses(raw, label), weights=weight))
-
-    return loss

@@ -31,7 +31,8 @@ def fit(
 CASES: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "raw matrix": ({"binned": X}, TypeError, "BinnedMatrix.from_quantiles"),
     "no rows": (
-        {"binned": BINNED.binning.encode(X[:0]), "label": LABEL[:0]}, ValueError, "at least one row",
+        {"binned": BINNED.binning.encode(X[:0]), "label": LABEL[:0]},
+        ValueError, "at least one row",
     ),
     "constant columns": (
         {"binned": BinnedMatrix.from_quantiles(np.ones((60, 2)))}, ValueError, "constant",
@@ -172,7 +173,7 @@ def test_the_path_prior_refuses_more_scores_than_its_matrices_allow() -> None:
 
 
 def test_more_rows_than_counts_can_hold_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("fullhess.boosting.MAX_SAMPLES", 50)
+    monkeypatch.setattr("fullhess.validation.MAX_SAMPLES", 50)
     with pytest.raises(ValueError, match="at most 50 rows"):
         fit()
 

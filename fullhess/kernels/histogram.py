@@ -132,37 +132,44 @@ def build_histogram(codes, rows, stats, features, cell_offsets, vectors, carry, 
     n = rows.shape[0]
     width = stats.shape[1]
     n_columns = codes.shape[1]
-    shift = np.empty(features.shape[0], np.int64)  # cell -> slot of the carry
+    n_features = features.shape[0]
+    # Unsigned numbers: Numba would test a signed index for being negative, every time.
+    column = np.empty(n_features, np.uint64)
+    base = np.empty(n_features, np.uint64)  # first cell of the feature
+    slot = np.empty(n_features, np.uint64)  # its first row of the carry
     used = 0
     flush_count = np.float32(FLUSH_COUNT)
-    for j in range(features.shape[0]):
+    for j in range(n_features):
         first = cell_offsets[features[j]]
         last = cell_offsets[features[j] + 1]
         for cell in range(first, last):
             for w in range(width):
                 out[cell, w] = 0.0
-        shift[j] = used - first
+        column[j] = features[j]
+        base[j] = first
+        slot[j] = used
         used += last - first
     for r in range(n):
-        row = rows[r]
+        row = np.uint64(rows[r])
         ahead = np.int64(rows[min(r + PREFETCH_ROWS, n - 1)])
         for line in range(0, width, 16):
             prefetch(stats, ahead * width + line)
         prefetch(codes, ahead * n_columns + features[0])
-        for j in range(features.shape[0]):
-            f = features[j]
-            cell = cell_offsets[f] + codes[row, f]
-            if _add_row(out, cell, stats, row, vectors) >= flush_count:
-                _flush_cell(carry, shift[j] + cell, out, cell, vectors)
+        for j in range(n_features):
+            code = np.uint64(codes[row, column[j]])
+            if _add_row(out, base[j] + code, stats, row, vectors) >= flush_count:
+                _flush_cell(carry, slot[j] + code, out, base[j] + code, vectors)
     if n < FLUSH_COUNT:
         return
-    for j in range(features.shape[0]):
-        for cell in range(cell_offsets[features[j]], cell_offsets[features[j] + 1]):
-            slot = shift[j] + cell
-            if carry[slot, 0] > 0.0:
+    for j in range(n_features):
+        first = cell_offsets[features[j]]
+        for code in range(cell_offsets[features[j] + 1] - first):
+            row_carry = carry[slot[j] + np.uint64(code)]
+            if row_carry[0] > 0.0:
+                cell = out[first + code]
                 for w in range(width):
-                    out[cell, w] = carry[slot, w] + out[cell, w]
-                    carry[slot, w] = 0.0
+                    cell[w] = row_carry[w] + cell[w]
+                    row_carry[w] = 0.0
 
 
 @kernel

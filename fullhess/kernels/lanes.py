@@ -237,8 +237,8 @@ def _cap_scores(lanes, k, q, n, damped, centred, max_delta_step):
     """
     for half in range(2):
         for c in range(half * HALF, half * HALF + n):
-            high = float(lanes[q + 2, c])
-            low = float(lanes[q + 3, c])
+            high = np.float64(lanes[q + 2, c])
+            low = np.float64(lanes[q + 3, c])
             mean = 0.0
             for j in range(1, 1 + k):
                 mean += lanes[j, c]
@@ -246,7 +246,7 @@ def _cap_scores(lanes, k, q, n, damped, centred, max_delta_step):
             beta = high - low if damped else 0.0
             t = math.log1p(beta) / beta if beta > 1e-12 else 1.0
             largest = max(high - mean, mean - low)
-            score = float(lanes[q, c])
+            score = np.float64(lanes[q, c])
             if max_delta_step > 0.0 and t * largest > max_delta_step:
                 lanes[q, c] = capped_score(score, beta, max_delta_step / largest)
             else:
@@ -274,7 +274,7 @@ def evaluate_chunk(lanes, n, settings, center, shifted, needed):
     clip(lanes, q, q, HUGE)  # a NaN never compares as better, so it is never chosen
     highest = -1.0
     for c in range(n):
-        highest = max(highest, float(lanes[q, c]) + float(lanes[q, HALF + c]))
+        highest = max(highest, np.float64(lanes[q, c]) + np.float64(lanes[q, HALF + c]))
     if highest <= needed:
         return False
     if not (settings.damped or settings.max_delta_step > 0.0):

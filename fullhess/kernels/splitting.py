@@ -174,7 +174,7 @@ def _keep_best(
         return
     q = score_row(settings)
     for c in range(n):
-        score = float(lanes[q, c]) + float(lanes[q, HALF + c])
+        score = np.float64(lanes[q, c]) + np.float64(lanes[q, HALF + c])
         if score > needed:
             needed = score * (1.0 + TIE_TOLERANCE)
             best[0] = score - parent_score
