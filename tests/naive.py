@@ -29,8 +29,8 @@ class NaiveParams:
     """Settings of one tree. Zero means no limit for the ``max_`` fields.
 
     ``bound`` is "range" where range(d) bounds the third derivative (softmax) and
-    "none" where the loss is quadratic. ``max_range`` caps range(x) of a softmax
-    leaf that has no finite optimum.
+    "none" where the loss is quadratic. ``max_range`` bounds range(x) of a softmax
+    leaf where neither reg_lambda nor max_delta_step does.
     """
 
     reg_lambda: float = 1.0
@@ -261,7 +261,9 @@ def node_solve(
     level = np.abs(b.sum(axis=-1)) <= 1e-9 * np.abs(b).sum(axis=-1) + 1e-13 * size
     centre = (flat & level)[..., None]  # softmax: b and d are orthogonal to 1 but for rounding
     b = np.where(centre, b - b.mean(axis=-1, keepdims=True), b)
-    d = pseudo_solve(A + params.reg_lambda * np.eye(k), b)
+    # On what is orthogonal to 1, this ridge is lambda*I; its null vector is known beforehand.
+    ridge = params.reg_lambda * (np.eye(k) - np.where(centre[..., None], 1.0 / k, 0.0))
+    d = pseudo_solve(A + ridge, b)
     d = np.where(centre, d - d.mean(axis=-1, keepdims=True), d)
     q = (b * d).sum(axis=-1)
     beta = value_range(d, params.bound)
@@ -284,12 +286,17 @@ def _step_to(d: Array, limit: float) -> Array:
 # Leaves with the ridge prior
 
 
-def cap_value(x: Array, params: NaiveParams) -> Array:
-    """Scale a leaf value (k,) into the box of max_delta_step, or the default range."""
+def bound_factor(x: Array, params: NaiveParams, default: bool = True) -> float:
+    """The largest factor <= 1 that brings a leaf value (k,) into its bounds.
+
+    These are the box of max_delta_step, or (``default``) the range of a softmax leaf
+    that nothing else bounds.
+    """
     if params.max_delta_step > 0.0:
-        return np.asarray(x * min(1.0, float(_step_to(x, params.max_delta_step))))
-    spread = float(value_range(x, params.bound))
-    return np.asarray(x * min(1.0, params.max_range / max(spread, 1e-300)))
+        return min(1.0, float(_step_to(x, params.max_delta_step)))
+    if not default or params.reg_lambda > 0.0:
+        return 1.0
+    return min(1.0, params.max_range / max(float(value_range(x, params.bound)), 1e-300))
 
 
 def leaf_objective(rows: Rows, x: Array, reg_lambda: float) -> float:
@@ -309,14 +316,11 @@ def ridge_leaf(rows: Rows, params: NaiveParams, kind: str = "full") -> Array:
     free = _without_cap(params)
     d = node_solve(g, H, free).d
     if params.leaf_solver == "newton":
-        return _boxed(d, params)
+        return d * bound_factor(d, params, default=False)
     c2 = d @ weighted_stats(rows, "full")[1].sum(axis=0) @ d + params.reg_lambda * (d @ d)
     ratio = -(g @ d) / c2 if kind != "full" and c2 > 0.0 else 1.0
-    return _boxed(float(damped_step(value_range(d, params.bound), ratio)) * d, params)
-
-
-def _boxed(x: Array, params: NaiveParams) -> Array:
-    return cap_value(x, params) if params.max_delta_step > 0.0 else x
+    x = float(damped_step(value_range(d, params.bound), ratio)) * d
+    return x * bound_factor(x, params)
 
 
 def _without_cap(params: NaiveParams) -> NaiveParams:
@@ -324,10 +328,10 @@ def _without_cap(params: NaiveParams) -> NaiveParams:
 
 
 def exact_leaf(rows: Rows, params: NaiveParams) -> Array:
-    """argmin over x (k,) of the leaf objective by damped Newton steps, then capped.
+    """argmin over x (k,) of the leaf objective by damped Newton steps.
 
-    Without a ridge the optimum can lie at infinity: the iteration ends when
-    range(x) has left the cap.
+    The optimum can lie at infinity or beyond max_delta_step: the iteration ends where
+    x leaves its bounds, and x is scaled back into them.
     """
     lam = params.reg_lambda
     x = np.zeros(rows.raw.shape[1])
@@ -335,12 +339,13 @@ def exact_leaf(rows: Rows, params: NaiveParams) -> Array:
         g, H = (s.sum(axis=0) for s in weighted_stats(rows.shift(x)))
         step = node_solve(g + lam * x, H, _without_cap(params))
         x = x + float(step.t) * step.d
+        factor = bound_factor(x, params)
+        if factor < 1.0:
+            return x * factor
         small = np.abs(step.d).max() <= 1e-13 * (1.0 + np.abs(x).max())
         if small or step.q <= 1e-26 * rows.weight.sum():
             break
-        if float(value_range(x, params.bound)) > params.max_range:
-            break
-    return cap_value(x, params)
+    return x
 
 
 # Leaves with the path prior: every node has a value z (k,), a leaf's is its z
@@ -398,10 +403,11 @@ def _leaf_models(leaves: Mapping[int, Rows], z: Array, kind: str) -> tuple[Array
 def path_leaves(
     parent: Array, leaves: Mapping[int, Rows], params: NaiveParams, kind: str = "full"
 ) -> Array:
-    """z (m, k) of all nodes, leaves capped, before the learning rate.
+    """z (m, k) of all nodes before the learning rate.
 
     ``leaves`` maps a leaf's node number to its rows. Without a penalty nothing
-    ties the nodes together and every leaf stands alone.
+    ties the nodes together and every leaf stands alone. Where a leaf leaves its
+    bounds, all values are scaled back by one factor: that keeps the joint descent.
     """
     lam, solver = params.reg_lambda, params.leaf_solver
     k = next(iter(leaves.values())).raw.shape[1]
@@ -418,10 +424,11 @@ def path_leaves(
         if solver == "damped" and kind != "full":
             ratio = _path_ratio(parent, leaves, d, b, lam)
         z = z + (1.0 if solver == "newton" else float(damped_step(beta, ratio))) * d
+        factor = min(bound_factor(z[v], params) for v in leaves)
+        if factor < 1.0:
+            return z * factor
         if np.abs(d).max() <= 1e-13 * (1.0 + np.abs(z).max()):
             break
-    for v in leaves:
-        z[v] = cap_value(z[v], params) if solver == "exact" else _boxed(z[v], params)
     return z
 
 

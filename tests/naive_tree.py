@@ -39,6 +39,7 @@ Split = dict[str, Any]
 TIE = 1e-6  # a later candidate must be better by this share of score(L) + score(R)
 ROUNDING_GUARD = 2e-6  # a smaller share of score(L) + score(R) is no gain
 CLEAR_GAP = 1e-3  # relative distance at which rounding cannot change an order
+CLEAR_DIRECTION = 0.5  # second over first eigenvalue: a dozen power iterations part them
 
 
 # Histograms
@@ -66,7 +67,11 @@ def histogram(codes: Array, n_bins: Array, g: Array, H: Array) -> list[tuple[Arr
 
 
 def numeric_candidates(codes: Array, feature: int, n_bins: int) -> list[Split]:
-    """Every bin and missing direction; codes (n,) of the node's rows, all one column."""
+    """Every bin and missing direction; codes (n,) of the node's rows, all one column.
+
+    "Present | missing" is the last bin: larger values than the node has seen go with
+    the present ones.
+    """
     missing = codes == n_bins
     found = []
     for b in range(n_bins if missing.any() else n_bins - 1):
@@ -74,7 +79,8 @@ def numeric_candidates(codes: Array, feature: int, n_bins: int) -> list[Split]:
         if not missing.any():
             found.append(_candidate(feature, b, left.sum() > (~left).sum(), None, left))
             continue
-        found.append(_candidate(feature, b, False, None, left))
+        if b == n_bins - 1 or not np.array_equal(left, ~missing):
+            found.append(_candidate(feature, b, False, None, left))
         if b < n_bins - 1:
             found.append(_candidate(feature, b, True, None, left | missing))
     return found
@@ -95,7 +101,7 @@ def category_order(
     codes: Array, bins: Array, g: Array, H: Array, params: NaiveParams, x_parent: Array | None
 ) -> tuple[Array, bool]:
     """Projections (c,) of the non-empty categories ``bins`` (c,), and whether they
-    are determined (a leading direction that rounding cannot turn).
+    are determined (a leading direction well ahead of the second).
     """
     k = g.shape[1]
     x = np.zeros(k) if x_parent is None else x_parent
@@ -111,8 +117,10 @@ def category_order(
     leading = V[:, -1]
     first_large = leading[np.abs(leading) > 0.5 * np.abs(leading).max()][0]
     runner_up = e[-2] if k > 1 else 0.0
-    determined = bool(e[-1] > 0.0 and e[-1] - runner_up > 10 * CLEAR_GAP * e[-1])
-    return values @ (leading * np.sign(first_large)), determined
+    projection = values @ (leading * np.sign(first_large))
+    size = (np.abs(g).sum() + np.abs(A).sum() * np.abs(x).max()) / ridge[0, 0]
+    noise = np.ptp(projection) <= 1e-6 * size  # all steps the same but for rounding
+    return projection, bool(runner_up <= CLEAR_DIRECTION * e[-1] and not noise)
 
 
 def categorical_candidates(

@@ -125,6 +125,8 @@ def sweep_path_prior(layout, parent, leaf, gradient, curvature, x, reg_lambda, o
             _unpack(layout, curvature[leaf[v]], matrix[v])
             multiply_curvature(layout, curvature[leaf[v]], x[leaf[v]], product)
             vector[v] = product - gradient[leaf[v]]
+            if layout == LAPLACIAN:  # sums to zero but for rounding, which 1/λ would blow up
+                vector[v] -= vector[v].mean()
         original = matrix[v].copy()
         for j in range(k):
             matrix[v, j, j] += reg_lambda
@@ -147,3 +149,5 @@ def sweep_path_prior(layout, parent, leaf, gradient, curvature, x, reg_lambda, o
             for j in range(k):
                 out[v, j] += reg_lambda * out[parent[v], j]
         _solve_factored(matrix[v], out[v])
+        if layout == LAPLACIAN:
+            out[v] -= out[v].mean()

@@ -1,0 +1,1 @@
+"""Measurements of fullhess beside the host libraries: ``python -m comparisons --help``."""

@@ -1,0 +1,141 @@
+"""The competitors, one short module each, behind one function.
+
+A module has ``LIBRARY`` (its name as people write it), ``METHODS`` and
+
+    train(problem, settings, method, on_round) -> Run
+
+It imports its library when it is itself imported, so that ``find`` can name the
+libraries that are not installed and leave them out.
+"""
+
+from __future__ import annotations
+
+import importlib
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["MODULES", "Method", "RoundLog", "Run", "Settings", "find"]
+
+MODULES = {"fullhess": "fullhess_", "XGBoost": "xgboost_", "LightGBM": "lightgbm_"}
+
+OnRound = Callable[[float], None]  # called with the held-out loss after every round
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What all libraries are told alike.
+
+    ``min_child_weight`` bounds curvature, which every rule measures on a scale of its
+    own: the same number binds the true Hessian twice as hard as 2p(1-p). LightGBM's
+    small default hardly binds at all and leaves the comparison to the curvature.
+    """
+
+    rounds: int = 60
+    learning_rate: float = 0.3
+    max_depth: int = 4
+    reg_lambda: float = 1.0
+    min_child_weight: float = 1e-3
+    n_jobs: int = 1
+
+    def __str__(self) -> str:
+        return (
+            f"{self.rounds} rounds, learning_rate {self.learning_rate:g}, "
+            f"max_depth {self.max_depth}, reg_lambda {self.reg_lambda:g}, "
+            f"min_child_weight {self.min_child_weight:g}, "
+            f"{self.n_jobs} thread{'s' if self.n_jobs > 1 else ''}"
+        )
+
+
+@dataclass(frozen=True)
+class Method:
+    """A way to train that one library offers.
+
+    Attributes
+    ----------
+    name : unique within the library.
+    curvature : what stands in for the Hessian of softmax, as a formula.
+    params : the library's own settings of this method.
+    """
+
+    name: str
+    curvature: str
+    params: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, eq=False)
+class Run:
+    """What one training gave; all arrays hold one value a round.
+
+    Attributes
+    ----------
+    library, version, method : who trained.
+    train_loss, loss : mean log-loss of the training rows and of the held-out rows.
+    error : share of the held-out rows that are classified wrongly.
+    seconds : time of a round, with its evaluation on both sets of rows.
+    model : as the library returns it.
+    """
+
+    library: str
+    version: str
+    method: Method
+    train_loss: NDArray[np.float64]
+    loss: NDArray[np.float64]
+    error: NDArray[np.float64]
+    seconds: NDArray[np.float64]
+    model: Any
+
+    @property
+    def name(self) -> str:
+        return f"{self.library} {self.method.name}"
+
+    @property
+    def best(self) -> int:
+        """The round of the lowest held-out loss, from 0."""
+        return int(self.loss.argmin())
+
+    @property
+    def rises(self) -> int:
+        """Rounds that raised the training loss by more than rounding (in float32) can."""
+        before, after = self.train_loss[:-1], self.train_loss[1:]
+        return int((after > before * (1.0 + 1e-6)).sum())
+
+
+class RoundLog:
+    """Collects the rounds of one training; the libraries' callbacks feed it."""
+
+    def __init__(self, on_round: OnRound) -> None:
+        self.on_round = on_round
+        self.rows: list[tuple[float, float, float, float]] = []
+        self._began = 0.0
+
+    def begin(self) -> None:
+        self._began = time.perf_counter()
+
+    def end(self, train_loss: float, loss: float, error: float) -> None:
+        seconds = time.perf_counter() - self._began
+        self.rows.append((train_loss, loss, error, seconds))
+        self.on_round(loss)
+
+    def finish(self, library: str, version: str, method: Method, model: Any) -> Run:
+        train_loss, loss, error, seconds = np.array(self.rows, np.float64).T
+        return Run(library, version, method, train_loss, loss, error, seconds, model)
+
+
+def find() -> tuple[list[ModuleType], list[str]]:
+    """Modules of the libraries that can be imported, and a note on each one left out."""
+    modules, notes = [], []
+    for library, name in MODULES.items():
+        try:
+            modules.append(importlib.import_module(f"{__name__}.{name}"))
+        except ImportError as error:
+            notes.append(
+                f"{library}, since it cannot be imported ({error}); to compare with it: "
+                'pip install -e ".[compare]"'
+            )
+    return modules, notes

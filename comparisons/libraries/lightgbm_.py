@@ -1,0 +1,64 @@
+"""LightGBM, which grows one tree a class in every round."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import lightgbm
+
+from ..problems import Problem
+from . import Method, OnRound, RoundLog, Run, Settings
+
+__all__ = ["LIBRARY", "METHODS", "train"]
+
+LIBRARY = "LightGBM"
+METHODS = (Method("one tree per class", "p(1−p)k/(k−1)"),)
+# One bin for each value, and no column or leaf dropped for having few rows.
+_DATA_PARAMS = {"min_data_in_bin": 1, "feature_pre_filter": False, "verbosity": -1}
+
+
+def train(problem: Problem, settings: Settings, method: Method, on_round: OnRound) -> Run:
+    """One training with its curves."""
+    data = lightgbm.Dataset(problem.X_train, problem.y_train, params=_DATA_PARAMS)
+    valid = lightgbm.Dataset(
+        problem.X_valid, problem.y_valid, reference=data, params=_DATA_PARAMS
+    )
+    log = RoundLog(on_round)
+    model = lightgbm.train(
+        {
+            "objective": "multiclass",
+            "num_class": problem.n_classes,
+            "learning_rate": settings.learning_rate,
+            "max_depth": settings.max_depth,
+            "num_leaves": 2**settings.max_depth,
+            "lambda_l2": settings.reg_lambda,
+            "min_sum_hessian_in_leaf": settings.min_child_weight,
+            "min_data_in_leaf": 1,
+            "num_threads": settings.n_jobs,
+            "metric": ["multi_logloss", "multi_error"],
+            **_DATA_PARAMS,
+            **method.params,
+        },
+        data,
+        settings.rounds,
+        valid_sets=[data, valid],
+        valid_names=["train", "valid"],
+        callbacks=_recorders(log),
+    )
+    return log.finish(LIBRARY, lightgbm.__version__, method, model)
+
+
+def _recorders(log: RoundLog) -> list[Any]:
+    def begin(env: Any) -> None:
+        log.begin()
+
+    def end(env: Any) -> None:
+        value = {(item[0], item[1]): item[2] for item in env.evaluation_result_list}
+        log.end(
+            value["train", "multi_logloss"],
+            value["valid", "multi_logloss"],
+            value["valid", "multi_error"],
+        )
+
+    begin.before_iteration = True  # type: ignore[attr-defined]
+    return [begin, end]

@@ -1,0 +1,144 @@
+"""The kernels where training and prediction spend their time.
+
+Run ``python -m pytest tests/benchmarks --benchmark-only`` to measure; with
+``--benchmark-autosave`` before a change and ``--benchmark-compare`` after it, the
+two are set side by side. Each test also states what the kernel must have done.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+
+from fullhess.bins import BinnedMatrix
+from fullhess.boosting import train
+from fullhess.histograms import HistogramPool
+from fullhess.kernels.histogram import build_histogram
+from fullhess.kernels.lanes import SplitSettings
+from fullhess.kernels.partition import partition_rows
+from fullhess.kernels.softmax import accumulate_leaves
+from fullhess.kernels.splitting import SPLIT_FIELDS, find_best_splits
+from fullhess.objectives import Softmax
+from fullhess.threads import Workers
+
+N_ROWS = 20_000
+N_FEATURES = 8
+ALL_CLASSES = (3, 7, 10)
+
+
+class Node(NamedTuple):
+    """A root node: everything the kernels read of it."""
+
+    X: np.ndarray
+    binned: BinnedMatrix
+    label: np.ndarray
+    raw: np.ndarray
+    stats: np.ndarray
+    rows: np.ndarray
+    features: np.ndarray
+    pool: HistogramPool
+
+
+@pytest.fixture(scope="module", params=ALL_CLASSES, ids=lambda k: f"k={k}")
+def node(request) -> Node:
+    k = request.param
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(N_ROWS, N_FEATURES))
+    label = (X[:, :k] @ generator.normal(size=(min(k, N_FEATURES), k))).argmax(axis=1)
+    binned = BinnedMatrix.from_quantiles(X, max_bins=255, n_jobs=1)
+    objective = Softmax(k)
+    layout = objective.layout("full")
+    raw = generator.normal(size=(N_ROWS, k))
+    stats = np.zeros((N_ROWS, layout.width), np.float32)
+    rows = np.arange(N_ROWS, dtype=np.int32)
+    with Workers(1) as workers:
+        objective.write_statistics(
+            raw, label.astype(np.int32), np.ones(N_ROWS), rows, "full", stats, workers
+        )
+    features = np.arange(N_FEATURES, dtype=np.int32)
+    pool = HistogramPool(binned, layout, 2.0**28)
+    return Node(X, binned, label.astype(np.int32), raw, stats, rows, features, pool)
+
+
+def _build(node: Node, out: np.ndarray) -> None:
+    with node.pool.scratch() as scratch:
+        build_histogram(
+            node.binned.codes, node.rows, node.stats, node.features, node.pool.offsets,
+            node.pool.vectors, scratch.carry, out,
+        )  # fmt: skip
+
+
+def test_build_histogram(node, benchmark):
+    out = np.empty(node.pool.shape, np.float32)
+    benchmark(_build, node, out)
+    expected = node.stats.sum(axis=0, dtype=np.float64)
+    cells = node.pool.offsets
+    for f in node.features:
+        total = out[cells[f] : cells[f + 1]].sum(axis=0, dtype=np.float64)
+        np.testing.assert_allclose(total, expected, rtol=1e-5, atol=1e-3)
+
+
+def test_find_best_splits(node, benchmark):
+    layout = node.pool.layout
+    histogram = np.empty(node.pool.shape, np.float32)
+    _build(node, histogram)
+    settings = SplitSettings(
+        layout=layout.code, k=layout.n_outputs, n_curvature=layout.n_curvature,
+        width=layout.width, reg_lambda=1.0, cat_smooth=10.0, max_cat_to_onehot=4,
+        min_samples_leaf=1, min_child_weight=1.0, damped=True, max_delta_step=0.0,
+    )  # fmt: skip
+    out = np.full((N_FEATURES, SPLIT_FIELDS), -np.inf)
+    binning = node.binned.binning
+
+    def find() -> None:
+        with node.pool.scratch() as scratch:
+            find_best_splits(
+                histogram, node.features, np.ones(N_FEATURES, np.uint8), binning.n_bins,
+                node.pool.offsets, binning.features.categorical, scratch.orders, settings,
+                np.zeros(layout.n_outputs), 0.0, scratch.lanes, np.empty(0, np.uint8), out,
+            )  # fmt: skip
+
+    benchmark(find)
+    assert np.isfinite(out).all()
+    assert (out[:, 4] + out[:, 5] == N_ROWS).all()
+
+
+def test_partition_rows(node, benchmark):
+    rows, spare = node.rows.copy(), np.empty_like(node.rows)
+    middle = int(node.binned.binning.n_bins[0]) // 2
+
+    def partition() -> Any:
+        rows[:] = node.rows
+        return partition_rows(
+            node.binned.codes, 0, middle, int(node.binned.binning.n_bins[0]), False, False,
+            np.empty(0, np.uint8), rows, spare,
+        )  # fmt: skip
+
+    n_left = benchmark(partition)
+    goes_left = node.binned.codes[:, 0] <= middle
+    np.testing.assert_array_equal(rows[:n_left], np.flatnonzero(goes_left))
+    np.testing.assert_array_equal(rows[n_left:], np.flatnonzero(~goes_left))
+
+
+def test_accumulate_leaves(node, benchmark):
+    k = node.raw.shape[1]
+    begin = np.arange(0, N_ROWS, N_ROWS // 32, dtype=np.int64)
+    end = np.minimum(begin + N_ROWS // 32, N_ROWS)
+    gradient = np.empty((len(begin), k))
+    edges = np.empty((len(begin), k * (k - 1) // 2))
+    benchmark(
+        accumulate_leaves, node.raw, node.label, np.ones(N_ROWS), begin, end,
+        np.zeros((len(begin), k)), gradient, edges,
+    )  # fmt: skip
+    np.testing.assert_allclose(
+        gradient.sum(axis=0), node.stats[:, 1 : 1 + k].sum(axis=0, dtype=np.float64), atol=0.02
+    )
+
+
+def test_predict(node, benchmark):
+    params = {"max_depth": 6, "n_jobs": 1}
+    model = train(params, node.binned, node.label, num_boost_round=5)
+    raw = benchmark(lambda: model.predict_raw(node.X, n_jobs=1))
+    np.testing.assert_array_equal(raw, model.predict_raw(node.binned, n_jobs=1))
