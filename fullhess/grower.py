@@ -17,6 +17,7 @@ their rows instead.
 
 from __future__ import annotations
 
+import heapq
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -24,7 +25,7 @@ from numpy.typing import NDArray
 
 from .bins import BinnedMatrix
 from .curvature import Layout
-from .histograms import HistogramPool, Scratch, feature_blocks
+from .histograms import HistogramPool, Scratch
 from .kernels.categories import order_categories
 from .kernels.histogram import subtract_histogram, sum_rows
 from .kernels.lanes import SplitSettings
@@ -100,6 +101,10 @@ class Search:
     large: Node | None
     subtract: bool
 
+    @property
+    def is_needed(self) -> bool:
+        return self.small.wanted or (self.large is not None and self.large.wanted)
+
 
 class Grower:
     """Grows trees on one data set; buffers are kept from tree to tree.
@@ -138,7 +143,7 @@ class Grower:
         self._rows: NDArray[np.int32]
         self._columns: ColumnSampler
         self._blocks: list[NDArray[np.int32]]
-        self._frontier: list[Node]
+        self._frontier: list[tuple[float, int, Node]]  # heap by falling gain
 
     def grow(
         self, stats: NDArray[np.float32], rows: NDArray[np.int32], columns: ColumnSampler
@@ -154,36 +159,39 @@ class Grower:
         self._stats = stats
         self._rows = rows
         self._columns = columns
-        self._blocks = feature_blocks(
-            columns.of_tree(), self.pool.offsets, self.layout.width, self.workers.n_threads
-        )
+        self._blocks = self.pool.blocks(columns.of_tree(), self.workers.n_threads)
         sums = np.empty(self.layout.width)
         sum_rows(rows, stats, sums)
         root = self._new_node(0, None, 0, len(rows), sums)
         nodes = [root]
         self._frontier = []
         self._search([self._prepare(root, None, None)])
-        self._frontier = [root] if root.feature >= 0 else []
+        self._wait([root])
         n_leaves = 1
         while batch := self._next_batch(n_leaves):
             children = self._expand(batch, len(nodes))
             nodes.extend(children)
             n_leaves += len(batch)
-            self._frontier.extend(child for child in children if child.feature >= 0)
-        for node in self._frontier:
+            self._wait(children)
+        for _, _, node in self._frontier:
             self._release(node)
         return self._finish(nodes)
+
+    def _wait(self, nodes: list[Node]) -> None:
+        """Put the nodes that have a split into the frontier."""
+        for node in nodes:
+            if node.feature >= 0:
+                heapq.heappush(self._frontier, (-float(node.split[0]), node.index, node))
 
     def _next_batch(self, n_leaves: int) -> list[Node]:
         """Take the nodes to expand next out of the frontier."""
         params = self.params
-        room = params.max_leaves - n_leaves if params.max_leaves else len(self._frontier)
-        if room <= 0:
-            return []
-        by_gain = sorted(self._frontier, key=lambda node: (-node.split[0], node.index))
-        size = 1 if params.grow_policy == "lossguide" else room
-        self._frontier = by_gain[size:]
-        return sorted(by_gain[:size], key=lambda node: node.index)
+        size = 1 if params.grow_policy == "lossguide" else len(self._frontier)
+        if params.max_leaves:
+            size = min(size, params.max_leaves - n_leaves)
+        size = max(0, min(size, len(self._frontier)))
+        batch = [heapq.heappop(self._frontier)[2] for _ in range(size)]
+        return sorted(batch, key=lambda node: node.index)
 
     def _new_node(
         self, index: int, parent: Node | None, begin: int, end: int, sums: NDArray[np.float64]
@@ -226,8 +234,7 @@ class Grower:
             node.children = (children[2 * task], children[2 * task + 1])
             small, large = sorted(node.children, key=lambda child: (child.n_rows, child.index))
             work.append(self._prepare(small, large, node))
-        self._search([item for item in work if item.small.wanted or item.subtract
-                      or (item.large is not None and item.large.wanted)])
+        self._search([item for item in work if item.is_needed])
         return children
 
     def _split_rows(self, node: Node, index: int) -> list[Node]:
@@ -281,9 +288,9 @@ class Grower:
         """A histogram from the pool, or else from the least promising open node."""
         histogram = self.pool.take()
         if histogram is None:
-            holders = [node for node in self._frontier if node.histogram is not None]
+            holders = [item for item in self._frontier if item[2].histogram is not None]
             if holders:
-                victim = min(holders, key=lambda node: (node.split[0], -node.index))
+                victim = max(holders)[2]
                 histogram, victim.histogram = victim.histogram, None
         return histogram
 

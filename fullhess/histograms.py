@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from queue import SimpleQueue
+from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -65,9 +65,19 @@ class HistogramPool:
         self.shape = (int(self.offsets[-1]), layout.width)
         self.vectors = row_vectors(layout.width)
         self.capacity = max(2, int(budget // (self.shape[0] * self.shape[1] * 4)))
+        self.carry_rows = 0
         self.in_use = 0
         self._free: list[NDArray[np.float32]] = []
         self._scratch: SimpleQueue[Scratch] = SimpleQueue()
+
+    def blocks(
+        self, features: NDArray[np.int32], n_threads: int
+    ) -> list[NDArray[np.int32]]:
+        """Blocks of features to work on; scratch is made large enough for each."""
+        blocks = feature_blocks(features, self.offsets, self.shape[1], n_threads)
+        cells = np.diff(self.offsets)
+        self.carry_rows = max(int(cells[block].sum()) for block in blocks)
+        return blocks
 
     def take(self) -> NDArray[np.float32] | None:
         """A histogram with undefined content, or None when the budget is used up."""
@@ -84,15 +94,12 @@ class HistogramPool:
     @contextmanager
     def scratch(self) -> Iterator[Scratch]:
         """Buffers for one task, shared with no other running task."""
-        if self._scratch.empty():
-            buffers = None
-        else:
-            try:
-                buffers = self._scratch.get_nowait()
-            except Exception:  # another thread was faster
-                buffers = None
-        if buffers is None:
+        try:
+            buffers = self._scratch.get_nowait()
+        except Empty:
             buffers = self._new_scratch()
+        if len(buffers.carry) < self.carry_rows:
+            buffers = buffers._replace(carry=np.zeros((self.carry_rows, self.shape[1])))
         try:
             yield buffers
         finally:
@@ -102,7 +109,7 @@ class HistogramPool:
         layout = self.layout
         return Scratch(
             np.empty(self.shape, np.float32),
-            np.zeros(self.shape, np.float64),
+            np.zeros((self.carry_rows, self.shape[1])),
             new_lanes(layout.code, layout.n_outputs, layout.width),
             np.empty(self.shape[0] if self.has_categories else 0, np.int32),
         )
