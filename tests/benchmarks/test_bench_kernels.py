@@ -14,9 +14,9 @@ import pytest
 
 from fullhess.bins import BinnedMatrix
 from fullhess.boosting import train
-from fullhess.histograms import HistogramPool
-from fullhess.kernels.histogram import build_histogram
-from fullhess.kernels.lanes import SplitSettings
+from fullhess.curvature import Layout
+from fullhess.kernels.histogram import build_histogram, row_vectors
+from fullhess.kernels.lanes import SplitSettings, new_lanes
 from fullhess.kernels.partition import partition_rows
 from fullhess.kernels.softmax import accumulate_leaves
 from fullhess.kernels.splitting import SPLIT_FIELDS, find_best_splits
@@ -38,7 +38,16 @@ class Node(NamedTuple):
     stats: np.ndarray
     rows: np.ndarray
     features: np.ndarray
-    pool: HistogramPool
+    layout: Layout
+
+    @property
+    def offsets(self) -> np.ndarray:
+        return self.binned.binning.cell_offsets
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """Of a histogram."""
+        return int(self.offsets[-1]), self.layout.width
 
 
 @pytest.fixture(scope="module", params=ALL_CLASSES, ids=lambda k: f"k={k}")
@@ -58,49 +67,43 @@ def node(request) -> Node:
             raw, label.astype(np.int32), np.ones(N_ROWS), rows, "full", stats, workers
         )
     features = np.arange(N_FEATURES, dtype=np.int32)
-    pool = HistogramPool(binned, layout, 2.0**28)
-    return Node(X, binned, label.astype(np.int32), raw, stats, rows, features, pool)
+    return Node(X, binned, label.astype(np.int32), raw, stats, rows, features, layout)
 
 
-def _build(node: Node, out: np.ndarray) -> None:
-    with node.pool.scratch() as scratch:
-        build_histogram(
-            node.binned.codes, node.rows, node.stats, node.features, node.pool.offsets,
-            node.pool.vectors, scratch.carry, out,
-        )  # fmt: skip
+def _build(node: Node, carry: np.ndarray, out: np.ndarray) -> None:
+    build_histogram(
+        node.binned.codes, node.rows, node.stats, node.features, node.offsets,
+        row_vectors(node.layout.width), carry, out,
+    )  # fmt: skip
 
 
 def test_build_histogram(node, benchmark):
-    out = np.empty(node.pool.shape, np.float32)
-    benchmark(_build, node, out)
+    out = np.empty(node.shape, np.float32)
+    benchmark(_build, node, np.zeros(node.shape), out)
     expected = node.stats.sum(axis=0, dtype=np.float64)
-    cells = node.pool.offsets
+    cells = node.offsets
     for f in node.features:
         total = out[cells[f] : cells[f + 1]].sum(axis=0, dtype=np.float64)
         np.testing.assert_allclose(total, expected, rtol=1e-5, atol=1e-3)
 
 
 def test_find_best_splits(node, benchmark):
-    layout = node.pool.layout
-    histogram = np.empty(node.pool.shape, np.float32)
-    _build(node, histogram)
+    layout = node.layout
+    histogram = np.empty(node.shape, np.float32)
+    _build(node, np.zeros(node.shape), histogram)
     settings = SplitSettings(
         layout=layout.code, k=layout.n_outputs, n_curvature=layout.n_curvature,
         width=layout.width, reg_lambda=1.0, cat_smooth=10.0, max_cat_to_onehot=4,
         min_samples_leaf=1, min_child_weight=1.0, damped=True, max_delta_step=0.0,
     )  # fmt: skip
+    lanes = new_lanes(layout.code, layout.n_outputs, layout.width)
     out = np.full((N_FEATURES, SPLIT_FIELDS), -np.inf)
     binning = node.binned.binning
-
-    def find() -> None:
-        with node.pool.scratch() as scratch:
-            find_best_splits(
-                histogram, node.features, np.ones(N_FEATURES, np.uint8), binning.n_bins,
-                node.pool.offsets, binning.features.categorical, scratch.orders, settings,
-                np.zeros(layout.n_outputs), 0.0, scratch.lanes, np.empty(0, np.uint8), out,
-            )  # fmt: skip
-
-    benchmark(find)
+    benchmark(
+        find_best_splits, histogram, node.features, np.ones(N_FEATURES, np.uint8), binning.n_bins,
+        node.offsets, binning.features.categorical, np.empty(0, np.int32), settings,
+        np.zeros(layout.n_outputs), 0.0, lanes, np.empty(0, np.uint8), out,
+    )  # fmt: skip
     assert np.isfinite(out).all()
     assert (out[:, 4] + out[:, 5] == N_ROWS).all()
 
