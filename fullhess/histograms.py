@@ -65,7 +65,7 @@ class HistogramPool:
         self.shape = (int(self.offsets[-1]), layout.width)
         self.vectors = row_vectors(layout.width)
         self.capacity = max(2, int(budget // (self.shape[0] * self.shape[1] * 4)))
-        self.carry_rows = 0
+        self.carry_rows = self.shape[0]  # enough for any block
         self.in_use = 0
         self._free: list[NDArray[np.float32]] = []
         self._scratch: SimpleQueue[Scratch] = SimpleQueue()

@@ -36,7 +36,7 @@ __all__ = ["DEFAULT_MAX_RANGE", "PATH_MAX_OUTPUTS", "LeafProblem", "solve_leaves
 MATRIX_MAX_OUTPUTS = 20
 # The path prior ties all nodes through k×k matrices: 127 nodes of 256 scores take 64 MB.
 PATH_MAX_OUTPUTS = 256
-MAX_STEPS = 60
+MAX_STEPS = 200  # a handful is usual; saturated scores have taken close to a hundred
 CONVERGED_RANGE = 1e-4  # Newton squares the error: a last step of 1e-4 leaves about 1e-8
 DEFAULT_MAX_RANGE = 10.0  # of a leaf's values where neither λ nor max_delta_step bounds them
 MAX_HALVINGS = 40

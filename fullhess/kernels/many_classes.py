@@ -4,6 +4,10 @@ A product of the true Hessian with a vector costs one sweep over the leaf's
 probabilities, Hv = Σ w (p∘v - p (p·v)), so that conjugate gradients, preconditioned
 by the diagonal, find the Newton direction in some tens of sweeps of n·k operations.
 Summing and factoring the matrix would take n·k²/2 + k³/6.
+
+Of an almost certain row p∘v - p (p·v) is the small difference of large numbers. Taken
+relative to the component of the row's likeliest class it is not, and keeps the digits
+of the small probabilities, also when these are stored in float32.
 """
 
 from __future__ import annotations
@@ -30,10 +34,21 @@ def _fill_block(raw, start, n, shift, scratch, p, tops, rows):
 
 
 @kernel
-def _multiply_hessian(raw, weight, begin, end, x, stored, work, v, reg_lambda, out):
+def _likeliest(p):
+    """The class of the largest probability."""
+    best = 0
+    for j in range(p.shape[0]):
+        if p[j] > p[best]:
+            best = j
+    return best
+
+
+@kernel
+def _multiply_hessian(raw, weight, begin, end, x, stored, likeliest, work, v, reg_lambda, out):
     """out = (A + λI) v of a leaf at raw + x.
 
     stored : (rows, k) float32 probabilities, or (0, k) to compute them again.
+    likeliest : (rows,) class of each stored row's largest probability.
     work : buffers of ``_fill_block``.
     """
     k = v.shape[0]
@@ -50,20 +65,46 @@ def _multiply_hessian(raw, weight, begin, end, x, stored, work, v, reg_lambda, o
             mean = 0.0
             if keep:
                 q = stored[start - begin + r]
+                top = v[likeliest[start - begin + r]]
                 for j in range(k):
-                    mean += q[j] * v[j]
+                    mean += q[j] * (v[j] - top)
                 for j in range(k):
-                    out[j] += w * q[j] * (v[j] - mean)
+                    out[j] += w * q[j] * ((v[j] - top) - mean)
             else:
+                top = v[_likeliest(p[r])]
                 for j in range(k):
-                    mean += p[r, j] * v[j]
+                    mean += p[r, j] * (v[j] - top)
                 for j in range(k):
-                    out[j] += w * p[r, j] * (v[j] - mean)
+                    out[j] += w * p[r, j] * ((v[j] - top) - mean)
 
 
 @kernel
-def _linearise(raw, label, weight, begin, end, x, stored, work, gradient, diagonal):
-    """Gradient and diagonal of the Hessian at raw + x; fills ``stored`` if it has rows."""
+def _curvature_along(raw, weight, begin, end, x, work, v, reg_lambda):
+    """vᵀ(A + λI)v as a sum of squares, which cannot cancel."""
+    k = v.shape[0]
+    scratch, p, tops, rows = work
+    total = reg_lambda * _dot(v, v)
+    for start in range(begin, end, BLOCK):
+        n = min(BLOCK, end - start)
+        _fill_block(raw, start, n, x, scratch, p, tops, rows)
+        for r in range(n):
+            top = v[_likeliest(p[r])]
+            mean = 0.0
+            for j in range(k):
+                mean += p[r, j] * (v[j] - top)
+            variance = 0.0
+            for j in range(k):
+                variance += p[r, j] * ((v[j] - top) - mean) ** 2
+            total += weight[start + r] * variance
+    return total
+
+
+@kernel
+def _linearise(raw, label, weight, begin, end, x, stored, likeliest, work, gradient, diagonal):
+    """Gradient and diagonal of the Hessian at raw + x.
+
+    Fills ``stored`` and ``likeliest`` if they have rows.
+    """
     k = gradient.shape[0]
     scratch, p, tops, rows = work
     for j in range(k):
@@ -78,6 +119,7 @@ def _linearise(raw, label, weight, begin, end, x, stored, work, gradient, diagon
             if stored.shape[0] > 0:
                 for j in range(k):
                     stored[start - begin + r, j] = p[r, j]
+                likeliest[start - begin + r] = _likeliest(p[r])
             for j in range(k):
                 diagonal[j] += w * p[r, j] * (1.0 - p[r, j])
             p[r, y] = -_other_mass(p[r], y)
@@ -95,9 +137,9 @@ def _dot(a, b):
 
 @kernel
 def _conjugate_gradients(
-    raw, weight, begin, end, x, stored, work, b, diagonal, reg_lambda, tolerance, step, product
+    raw, weight, begin, end, x, stored, likeliest, work, b, diagonal, reg_lambda, tolerance, step
 ):
-    """Approximate solution of (A + λI) step = b; ``product`` becomes (A + λI) step."""
+    """Approximate solution of (A + λI) step = b."""
     k = b.shape[0]
     residual = b.copy()
     preconditioned = np.empty(k)
@@ -106,7 +148,6 @@ def _conjugate_gradients(
     floor = 1e-12 * diagonal.max() + 1e-290
     for j in range(k):
         step[j] = 0.0
-        product[j] = 0.0
         preconditioned[j] = residual[j] / (diagonal[j] + reg_lambda + floor)
         direction[j] = preconditioned[j]
     rho = _dot(residual, preconditioned)
@@ -115,7 +156,7 @@ def _conjugate_gradients(
         if not rho > target:
             return
         _multiply_hessian(
-            raw, weight, begin, end, x, stored, work, direction, reg_lambda, image
+            raw, weight, begin, end, x, stored, likeliest, work, direction, reg_lambda, image
         )
         curvature = _dot(direction, image)
         if not curvature > 0.0:
@@ -123,7 +164,6 @@ def _conjugate_gradients(
         alpha = rho / curvature
         for j in range(k):
             step[j] += alpha * direction[j]
-            product[j] += alpha * image[j]
             residual[j] -= alpha * image[j]
             preconditioned[j] = residual[j] / (diagonal[j] + reg_lambda + floor)
         previous = rho
@@ -154,26 +194,25 @@ def solve_leaf_by_products(
     b = np.empty(k)
     diagonal = np.empty(k)
     step = np.empty(k)
-    product = np.empty(k)
+    likeliest = np.empty(stored.shape[0], np.int64)
     tolerance = RESIDUAL if max_steps > 1 else SINGLE_STEP_RESIDUAL
     for j in range(k):
         x[j] = 0.0
     for _ in range(max_steps):
-        _linearise(raw, label, weight, begin, end, x, stored, work, b, diagonal)
+        _linearise(raw, label, weight, begin, end, x, stored, likeliest, work, b, diagonal)
         for j in range(k):
             b[j] = -b[j] - reg_lambda * x[j]
         _conjugate_gradients(
-            raw, weight, begin, end, x, stored, work, b, diagonal, reg_lambda, tolerance,
-            step, product,
+            raw, weight, begin, end, x, stored, likeliest, work, b, diagonal, reg_lambda,
+            tolerance, step,
         )
+        step -= step.mean()
         slope = _dot(b, step)
-        second = _dot(step, product)
+        second = _curvature_along(raw, weight, begin, end, x, work, step, reg_lambda)
         low = high = step[0]
-        mean = 0.0
         for j in range(k):
             low = min(low, step[j])
             high = max(high, step[j])
-            mean += step[j] / k
         beta = high - low
         if not (slope > 0.0 and second > 0.0 and beta < 1e100):
             return
@@ -182,7 +221,7 @@ def solve_leaf_by_products(
             ratio = slope / second
             t = math.log1p(beta * ratio) / beta if beta > 1e-12 else ratio
         for j in range(k):
-            x[j] += t * (step[j] - mean)
+            x[j] += t * step[j]
         if _scale_back(x, max_size, by_range) or beta < CONVERGED_RANGE:
             return
 
