@@ -200,16 +200,25 @@ class BinnedMatrix:
             raise ValueError(f"codes must be (n_samples, {n_features}), got {codes.shape}")
         if codes.dtype not in (np.dtype(np.uint8), np.dtype(np.uint16)):
             raise TypeError(f"codes must be uint8 or uint16, got {codes.dtype}")
-        if len(codes):
-            too_large = np.flatnonzero(codes.max(axis=0) > self.binning.n_bins)
-            if len(too_large):
-                j = int(too_large[0])
-                raise ValueError(
-                    f"feature {self.binning.features.names[j]!r} has codes up to "
-                    f"{codes[:, j].max()}, but only {self.binning.n_bins[j]} bins "
-                    "and the missing code after them"
-                )
         object.__setattr__(self, "codes", frozen(codes))
+        self.check_codes()
+
+    def check_codes(self) -> None:
+        """Raise ValueError unless every code has a cell; kernels rely on it blindly.
+
+        Training calls it again: the caller may have changed the array in between.
+        """
+        if not len(self.codes):
+            return
+        largest = self.codes.max(axis=0)
+        too_large = np.flatnonzero(largest > self.binning.n_bins)
+        if len(too_large):
+            j = int(too_large[0])
+            raise ValueError(
+                f"feature {self.binning.features.names[j]!r} has codes up to "
+                f"{largest[j]}, but only {self.binning.n_bins[j]} bins "
+                "and the missing code after them"
+            )
 
     @property
     def n_samples(self) -> int:

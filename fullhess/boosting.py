@@ -183,6 +183,7 @@ class _Session:
         return margin.astype(self.base_score.dtype)
 
     def _read_eval(self, item: EvalSet, train_margin: Any) -> _Eval:
+        item.binned.check_codes()
         if not item.binned.binning.same_as(self.binned.binning):
             raise ValueError(
                 f"evaluation set {item.name!r} is binned with other cuts than the training data; "

@@ -73,6 +73,7 @@ def check_binned(binned: Any) -> None:
             "expected a fullhess.BinnedMatrix, got "
             f"{type(binned).__name__}; bin raw values with BinnedMatrix.from_quantiles(X)"
         )
+    binned.check_codes()
     if binned.n_samples == 0:
         raise ValueError("expected at least one row of training data, got none")
     if binned.n_samples > MAX_SAMPLES:

@@ -178,6 +178,16 @@ def test_more_rows_than_counts_can_hold_are_refused(monkeypatch: pytest.MonkeyPa
         fit()
 
 
+def test_codes_changed_behind_the_matrix_are_noticed() -> None:
+    codes = BINNED.codes.copy()
+    binned = BinnedMatrix(codes, BINNED.binning)
+    codes[3, 1] = 200
+    with pytest.raises(ValueError, match="codes up to 200"):
+        fit(binned=binned)
+    with pytest.raises(ValueError, match="codes up to 200"):
+        fit(evals=[EvalSet(binned, LABEL)])
+
+
 def test_settings_may_come_as_params() -> None:
     model = fit(Params(max_depth=2, n_jobs=1))
     assert model.metadata["max_depth"] == 2
