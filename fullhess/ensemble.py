@@ -181,6 +181,7 @@ class Ensemble:
         """
         first, last = self._round_range(rounds)
         if isinstance(X, BinnedMatrix):
+            X.check_codes()
             out = self._start(X.n_samples, base_margin)
             if first < last:
                 forest = Forest.of(self.trees[first:last], self.features).on_bins(X.binning)
@@ -238,6 +239,8 @@ class Ensemble:
         """
         first, last = self._round_range(rounds)
         binned = isinstance(X, BinnedMatrix)
+        if binned:
+            X.check_codes()
         matrix = X if binned else self.features.read(X)
         n_samples = X.n_samples if binned else matrix.shape[0]
         if first == last:
