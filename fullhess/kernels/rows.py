@@ -161,18 +161,24 @@ def _emit_guaranteed(builder, score, high, low, vector):
     return builder.fmul(score, share)
 
 
-def _transpose(builder, vectors, vector):
-    """Eight vectors of eight, transposed: interleaving halves three times."""
-    lanes = ir.VectorType(ir.IntType(32), VECTOR)
-    low = ir.Constant(lanes, [0, 8, 1, 9, 2, 10, 3, 11])
-    high = ir.Constant(lanes, [4, 12, 5, 13, 6, 14, 7, 15])
-    for _ in range(3):
-        mixed = []
-        for i in range(4):
-            mixed.append(builder.shuffle_vector(vectors[i], vectors[i + 4], low))
-            mixed.append(builder.shuffle_vector(vectors[i], vectors[i + 4], high))
-        vectors = mixed
-    return vectors
+# Shuffles of two vectors of eight that are one instruction each on AVX: they stay inside
+# the halves of a register, but for the last pair, which swaps whole halves.
+_ONES = ([0, 8, 1, 9, 4, 12, 5, 13], [2, 10, 3, 11, 6, 14, 7, 15])
+_PAIRS = ([0, 1, 8, 9, 4, 5, 12, 13], [2, 3, 10, 11, 6, 7, 14, 15])
+_HALVES = ([0, 1, 2, 3, 8, 9, 10, 11], [4, 5, 6, 7, 12, 13, 14, 15])
+
+
+def _transpose(builder, v):
+    """Eight vectors of eight, transposed."""
+    index = ir.VectorType(ir.IntType(32), VECTOR)
+
+    def mix(a, b, masks):
+        return [builder.shuffle_vector(a, b, ir.Constant(index, mask)) for mask in masks]
+
+    t = [x for i in (0, 2, 4, 6) for x in mix(v[i], v[i + 1], _ONES)]
+    u = [x for i in (0, 1, 4, 5) for x in mix(t[i], t[i + 2], _PAIRS)]
+    ends = [mix(u[i], u[i + 4], _HALVES) for i in range(4)]
+    return [low for low, _ in ends] + [high for _, high in ends]
 
 
 @intrinsic
@@ -209,7 +215,7 @@ def load_tile(typingctx, lanes, lane, column, prefixes, total):
             left.append(builder.fptrunc(value, vector) if narrow else value)
             right.append(builder.fptrunc(rest, vector) if narrow else rest)
         for side, rows in enumerate((left, right)):
-            for s, values in enumerate(_transpose(builder, rows, vector)):
+            for s, values in enumerate(_transpose(builder, rows)):
                 row = builder.add(args[2], ir.Constant(index, s))
                 start = builder.add(builder.mul(row, ir.Constant(index, LANES)), args[1])
                 start = builder.add(start, ir.Constant(index, side * HALF))
