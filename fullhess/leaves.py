@@ -69,10 +69,13 @@ class LeafProblem:
         data = (self.raw, self.label, self.weight)
         return self.objective.leaf_evaluator(*data, self.grown.leaves, self.workers)
 
-    def sums_of(self, hessian: str) -> tuple[Layout, Sums]:
-        """Sums at zero with some curvature; those of the split search if they fit."""
+    def sums_of(self, hessian: str, exact: bool = False) -> tuple[Layout, Sums]:
+        """Sums at zero with some curvature; those of the split search if they fit.
+
+        exact : sums in float64 throughout (the full curvature has them).
+        """
         layout = self.objective.layout(hessian)
-        if hessian == self.split_hessian:
+        if hessian == self.split_hessian and not exact:
             return layout, split_sums(self.grown.sums, layout)
         if hessian == "full":
             start = np.zeros((self.tree.n_leaves, self.tree.n_outputs))
@@ -123,8 +126,13 @@ def _solve_by_products(problem: LeafProblem, solver: str) -> NDArray[np.float64]
 
 
 def _solve_once(problem: LeafProblem, damped: bool) -> NDArray[np.float64]:
-    """One step from zero."""
-    layout, sums = problem.sums_of(problem.params.hessian)
+    """One step from zero.
+
+    The promise of a damped step is only as good as its slope: float32 statistics of the
+    split search will not do where the true slope is nearly nothing.
+    """
+    hessian = problem.params.hessian
+    layout, sums = problem.sums_of(hessian, exact=damped and hessian == "full")
     start = np.zeros_like(sums[0])
     step, prior = _direction(problem, layout, sums, start)
     if not damped:
@@ -165,18 +173,28 @@ def _descend(problem: LeafProblem, active: NDArray[np.int64], x: NDArray[np.floa
 
 def _may_guess(problem: LeafProblem) -> bool:
     """Where the optimum is finite and inside all bounds."""
-    params = problem.params
-    bounded = params.reg_lambda == 0.0 or params.max_delta_step > 0.0
-    return problem.objective.range_bound and not bounded and not _is_path(problem)
+    return (
+        problem.objective.range_bound and not _is_bounded(problem) and not _is_path(problem)
+    )
+
+
+def _is_bounded(problem: LeafProblem) -> bool:
+    """Whether ``_capped`` may have something to do."""
+    return problem.params.reg_lambda == 0.0 or problem.params.max_delta_step > 0.0
 
 
 def _iterate(
     problem: LeafProblem, active: NDArray[np.int64], x: NDArray[np.float64], guess: bool
 ) -> NDArray[np.int64]:
-    """Newton steps until no leaf moves; the leaves that still do."""
+    """Newton steps until no leaf moves; the leaves that still do.
+
+    The first step may use the float32 statistics of the split search, since the next
+    ones repair its rounding; not so where a leaf may meet its bound at once.
+    """
     layout = problem.objective.layout("full")
+    reuse = problem.split_hessian == "full" and not _is_bounded(problem)
     for step_number in range(MAX_STEPS):
-        if step_number == 0 and problem.split_hessian == "full":
+        if step_number == 0 and reuse:
             sums = split_sums(problem.grown.sums[active], layout)
         else:
             sums = problem.evaluator.sums(active, x[active])

@@ -234,7 +234,10 @@ def test_squared_error_gradient_is_the_derivative_of_its_losses(rows):
     k = rows.raw.shape[1]
     out = statistics(objective, rows)
     for m, unit in enumerate(1e-3 * np.eye(k)):
-        up, down = objective.losses(rows.raw + unit, label), objective.losses(rows.raw - unit, label)
+        up, down = (
+            objective.losses(rows.raw + unit, label),
+            objective.losses(rows.raw - unit, label),
+        )
         np.testing.assert_allclose(out[:, 1 + m], (up - down) / 2e-3, rtol=1e-5, atol=1e-5)
         middle = objective.losses(rows.raw, label)
         np.testing.assert_allclose(out[:, 1 + k + m], (up - 2 * middle + down) / 1e-6, atol=1e-4)
@@ -280,7 +283,9 @@ def test_custom_statistics_hold_the_weighted_derivatives_in_every_shape(seed, k,
     rows = make_rows(rng, 20, k, "squared_error", weights, scores="moderate")
     objective = CustomObjective(shaped(form), k, loss=coupled_loss)
     objective.probe(rows.y)
-    assert objective.layout("full").name == ("diagonal" if form == "diagonal" or k == 1 else "dense")
+    assert objective.layout("full").name == (
+        "diagonal" if form == "diagonal" or k == 1 else "dense"
+    )
     gradient, hessian = coupled_derivatives(rows.raw, rows.y)
     for kind in ("full", "diagonal"):
         out = statistics(objective, rows, kind, label=rows.y)

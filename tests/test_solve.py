@@ -125,6 +125,22 @@ def test_a_single_pull_is_solved_to_full_relative_precision(problem):
     np.testing.assert_allclose(np.ptp(x), max(map(abs, span)), rtol=1e-13)
 
 
+@pytest.mark.parametrize("vanished", [0, 2, 4])
+def test_rounding_of_the_gradient_does_not_move_a_class_that_has_all_but_vanished(vanished):
+    p = np.array([0.1, 0.2, 0.3, 0.4])
+    p = np.insert(p, vanished, 1e-12)
+    i, j = np.triu_indices(5, 1)
+    b = np.array([0.3, -0.1, 0.2, -0.4])
+    b = np.insert(b + 1e-7, vanished, -1e-12)  # does not sum to zero, as float32 would leave it
+    x = np.empty(5)
+    solve.solve_laplacian(p[i] * p[j], b, 0.0, x)
+    others = np.delete(np.arange(5), vanished)
+    reduced = np.linalg.solve((np.diag(p) - np.outer(p, p))[np.ix_(others[:-1], others[:-1])],
+                              [0.3, -0.1, 0.2])  # fmt: skip
+    np.testing.assert_allclose(x[others] - x[others[-1]], [*reduced, 0.0], atol=1e-5)
+    assert np.ptp(x) < 20.0  # its own pull is a step of one
+
+
 @given(rows_of(**TAME), lambdas(1e-8))
 def test_laplacian_dense_and_oracle_solve_the_same_system(rows, lam):
     g, A = summed(rows)

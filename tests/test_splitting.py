@@ -45,9 +45,7 @@ class Search:
         settings_ = {**engine_params(params, problem), "max_depth": params.max_depth or 1}
         damped = params.split_gain == "guaranteed" and params.bound == "range"
         with Workers(1) as workers:
-            self.grower = Grower(
-                binned, Layout(layout, k), Params(**settings_), damped, workers
-            )
+            self.grower = Grower(binned, Layout(layout, k), Params(**settings_), damped, workers)
         rows = np.arange(binned.n_samples, dtype=np.int32)
         stats = naive.pack(g, H, layout)
         sums = np.empty(stats.shape[1])
@@ -82,9 +80,7 @@ class Search:
         """The oracle's valid candidates of one feature."""
         binned = self.problem.binned
         value = node_value(self.g.sum(axis=0), self.H.sum(axis=0), self.params, None)
-        found = all_splits(
-            binned.codes, binned.binning, self.g, self.H, self.params, value, slack
-        )
+        found = all_splits(binned.codes, binned.binning, self.g, self.H, self.params, value, slack)
         return [c for c in found if c["feature"] == feature], value
 
 
@@ -144,6 +140,25 @@ def test_saturated_scores_and_wide_weights_give_no_false_gain(problem, data):
             mask = search.left_mask(feature)
             scored = score_partitions(mask[None], search.g, search.H, params, None)
             assert abs(split[1] - scored["score"][0]) <= 1e-4 * scored["score"][0] + 1e-12
+
+
+@pytest.mark.parametrize("k", [3, 7])
+@pytest.mark.parametrize("lam", [0.0, 1e-6, 1e-3])
+@pytest.mark.parametrize("path", [False, True])
+def test_a_class_that_has_all_but_vanished_spoils_no_gain(rng, k, lam, path):
+    X = rng.standard_normal((300, 2))
+    binned = BinnedMatrix.from_quantiles(X, max_bins=32)
+    params = NaiveParams(reg_lambda=lam, leaf_prior="path" if path else "ridge")
+    for vanished in (0, k - 1):  # the last class is the reference of the lanes
+        for log_p in (-10.0, -20.0):
+            rows = make_rows(rng, 300, k)
+            others = np.delete(np.arange(k), vanished)
+            y = others[np.where(X[:, 0] > 0.5, 0, rng.integers(0, k - 1, 300))]
+            rows = rows._replace(y=y).shift(log_p * np.eye(k)[vanished])
+            search = Search(Problem(binned, rows), params, "laplacian", *naive.weighted_stats(rows))
+            search.run()
+            check_feature(search, 0)
+            check_feature(search, 1)
 
 
 @given(problems(**TAME), seeds())
@@ -278,7 +293,9 @@ def test_missing_rows_join_the_listed_categories_or_the_others_whichever_is_bett
     for partner in range(3):  # missing rows are of the class of this category
         y = np.where((column == partner) | np.isnan(column), 1, 0)
         rows = Rows("softmax", np.zeros((40, 2)), y, np.ones(40))
-        search = Search(Problem(binned, rows), NaiveParams(), "laplacian", *naive.weighted_stats(rows))
+        search = Search(
+            Problem(binned, rows), NaiveParams(), "laplacian", *naive.weighted_stats(rows)
+        )
         search.run()
         assert np.array_equal(search.left_mask(0), y == 0)
 

@@ -4,8 +4,12 @@ The true Hessian of softmax is the Laplacian of a complete graph, and so is
 λ(I - 11ᵀ/k): on vectors that sum to zero, A + λI acts as the Laplacian with the
 edge weights p_i p_j + λ/k. Eliminating a vertex of a Laplacian adds positive
 weights to the other edges and subtracts nothing: no digit is lost, for any λ ≥ 0
-and however small some probabilities are. The last class is the reference; the
-solution is centred afterwards.
+and however small some probabilities are. One class is the reference; the solution is
+centred afterwards.
+
+The reference never shows its own gradient: it gets whatever the others leave, their
+rounding too. So it must be a class whose curvature can take that, the heaviest one. A
+class that has all but vanished would answer the rounding with an enormous step.
 """
 
 from __future__ import annotations
@@ -38,6 +42,34 @@ def packed_index(i, j, k):
 
 
 @kernel
+def heaviest_class(edges, k):
+    """The class with the largest sum of edge weights, and that sum."""
+    best = k - 1
+    most = -1.0
+    for j in range(k - 1, -1, -1):
+        degree = 0.0
+        for i in range(k):
+            if i != j:
+                degree += edges[edge_index(min(i, j), max(i, j), k)]
+        if degree > most:
+            best = j
+            most = degree
+    return best, most
+
+
+@kernel
+def exchange_edges(edges, c, k):
+    """Let class c and the last one change places."""
+    for i in range(k - 1):
+        if i != c:
+            one = edge_index(min(i, c), max(i, c), k)
+            other = edge_index(i, k - 1, k)
+            weight = edges[one]
+            edges[one] = edges[other]
+            edges[other] = weight
+
+
+@kernel
 def solve_laplacian(edges, b, reg_lambda, x):
     """Centred solution of (A + λI) x = b for b summing to zero; returns b·x.
 
@@ -51,6 +83,11 @@ def solve_laplacian(edges, b, reg_lambda, x):
     if k == 1:
         x[0] = 0.0
         return 0.0
+    reference, _ = heaviest_class(edges, k)
+    exchange_edges(edges, reference, k)
+    last = b[reference]
+    b[reference] = b[k - 1]
+    b[k - 1] = last
     for e in range(edges.shape[0]):
         edges[e] += reg_lambda / k
     value = 0.0
@@ -80,6 +117,9 @@ def solve_laplacian(edges, b, reg_lambda, x):
     mean /= k
     for i in range(k):
         x[i] -= mean
+    last = x[reference]
+    x[reference] = x[k - 1]
+    x[k - 1] = last
     return value
 
 

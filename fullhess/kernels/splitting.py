@@ -11,10 +11,13 @@ import numpy as np
 
 from .compile import kernel
 from .lanes import HALF, evaluate_chunk, load_candidates, score_row
-from .solve import DENSE, LAPLACIAN, packed_index
+from .solve import DENSE, LAPLACIAN, exchange_edges, heaviest_class, packed_index
 
 SPLIT_FIELDS = 6
 TIE_TOLERANCE = 1e-6  # of the children's scores; float32 lanes agree to this
+# Of the heaviest class's curvature: with a smaller λ it is made the reference, since the
+# rounding of float32 gradients would move any lighter one too far (see ``solve``).
+LIGHT_RIDGE = 1e-4
 MISSING_RIGHT = 0
 MISSING_LEFT = 1
 
@@ -65,6 +68,7 @@ def find_best_splits(
     left = np.empty(width)
     prefixes = np.zeros((HALF, width))
     positions = np.empty(HALF, np.int64)
+    around = np.empty(settings.k)
     shifted = False
     for j in range(settings.k):
         shifted = shifted or center[j] != 0.0
@@ -80,11 +84,17 @@ def find_best_splits(
         n_positions = _count_positions(order) if categorical[f] else n_bins[f]
         one_hot = categorical[f] and n_positions <= settings.max_cat_to_onehot
         _sum_cells(cells, total)
+        around[:] = center
+        reference = _choose_reference(settings, total)
+        if reference >= 0:
+            _exchange(total, reference, settings.k)
+            around[reference] = center[settings.k - 1]
+            around[settings.k - 1] = center[reference]
         missing_count = cells[n_bins[f], 0]
         for direction in range(2 if missing_count > 0 else 1):
             _scan(
-                cells, n_positions, order, categorical[f], one_hot, direction, settings, center,
-                shifted, parent_score, total, left, prefixes, positions, lanes, best,
+                cells, n_positions, order, categorical[f], one_hot, direction, settings, around,
+                shifted, reference, parent_score, total, left, prefixes, positions, lanes, best,
             )
         if best[0] == -np.inf:
             continue
@@ -94,6 +104,26 @@ def find_best_splits(
             best[3] = best[4] > best[5]  # a value missing later follows the larger child
         elif best[3] == MISSING_RIGHT and best[5] == missing_count:
             best[2] = n_bins[f] - 1  # present | missing: every present value goes left
+
+
+@kernel
+def _choose_reference(settings, total):
+    """The class to exchange with the last one, the lanes' reference; -1: none."""
+    k = settings.k
+    if settings.layout != LAPLACIAN:
+        return -1
+    edges = total[1 + k :]
+    heaviest, weight = heaviest_class(edges, k)
+    return heaviest if heaviest < k - 1 and settings.reg_lambda < LIGHT_RIDGE * weight else -1
+
+
+@kernel
+def _exchange(sums, c, k):
+    """Let class c and the last one change places in sums [count | gradient | edges]."""
+    last = sums[k]
+    sums[k] = sums[1 + c]
+    sums[1 + c] = last
+    exchange_edges(sums[1 + k :], c, k)
 
 
 @kernel
@@ -119,7 +149,7 @@ def _sum_cells(cells, total):
 @kernel(inline="always")
 def _scan(
     cells, n_positions, order, categorical, one_hot, direction, settings, center, shifted,
-    parent_score, total, left, prefixes, positions, lanes, best,
+    reference, parent_score, total, left, prefixes, positions, lanes, best,
 ):
     """Try the prefixes of an order (or its single bins) as left children.
 
@@ -144,6 +174,8 @@ def _scan(
             continue
         for w in range(width):
             prefixes[n, w] = left[w]
+        if reference >= 0:
+            _exchange(prefixes[n], reference, settings.k)
         positions[n] = position
         n += 1
         if n == HALF:
