@@ -121,9 +121,7 @@ def spread(places: NDArray[np.float64], gap: float) -> NDArray[np.float64]:
         while len(blocks) > 1 and _top(blocks[-2], gap) + gap > _bottom(blocks[-1], gap):
             blocks[-2:] = [blocks[-2] + blocks[-1]]
     out = np.empty(len(places))
-    out[order] = [
-        _bottom(block, gap) + gap * i for block in blocks for i in range(len(block))
-    ]
+    out[order] = [_bottom(block, gap) + gap * i for block in blocks for i in range(len(block))]
     return out
 
 

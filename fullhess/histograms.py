@@ -70,9 +70,7 @@ class HistogramPool:
         self._free: list[NDArray[np.float32]] = []
         self._scratch: SimpleQueue[Scratch] = SimpleQueue()
 
-    def blocks(
-        self, features: NDArray[np.int32], n_threads: int
-    ) -> list[NDArray[np.int32]]:
+    def blocks(self, features: NDArray[np.int32], n_threads: int) -> list[NDArray[np.int32]]:
         """Blocks of features to work on; scratch is made large enough for each."""
         blocks = feature_blocks(features, self.offsets, self.shape[1], n_threads)
         cells = np.diff(self.offsets)

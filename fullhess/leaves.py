@@ -173,9 +173,7 @@ def _descend(problem: LeafProblem, active: NDArray[np.int64], x: NDArray[np.floa
 
 def _may_guess(problem: LeafProblem) -> bool:
     """Where the optimum is finite and inside all bounds."""
-    return (
-        problem.objective.range_bound and not _is_bounded(problem) and not _is_path(problem)
-    )
+    return problem.objective.range_bound and not _is_bounded(problem) and not _is_path(problem)
 
 
 def _is_bounded(problem: LeafProblem) -> bool:

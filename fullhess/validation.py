@@ -83,9 +83,7 @@ def check_binned(binned: Any) -> None:
         )
     codes = binned.codes
     if binned.n_samples > 1 and (codes == codes[0]).all():
-        raise ValueError(
-            "no feature can be split: every column is constant in the training data"
-        )
+        raise ValueError("no feature can be split: every column is constant in the training data")
 
 
 def check_weight(weight: Any, n_samples: int) -> NDArray[np.float64]:

@@ -71,9 +71,7 @@ def warm_up(n_classes: tuple[int, ...] = (3, 5, 7, 10)) -> float:
         label = np.arange(200) % k
         for extra in settings if k == n_classes[0] else settings[:1]:
             params = {"max_depth": 3, "min_child_weight": 0.0, **extra}
-            model = train(
-                params, binned, label, evals=[EvalSet(binned, label)], num_boost_round=2
-            )
+            model = train(params, binned, label, evals=[EvalSet(binned, label)], num_boost_round=2)
             model.predict(X)
     return time.perf_counter() - start
 

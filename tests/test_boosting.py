@@ -77,7 +77,7 @@ def test_evaluations_are_those_of_the_truncated_models(data: Any) -> None:
 
 
 def test_early_stopping_predicts_with_the_best_round(data: Any) -> None:
-    X, label, binned = data
+    _, label, binned = data
     other, other_label = blobs(seed=5)
     valid = EvalSet(binned.binning.encode(other), other_label)
     params = {**FAST, "learning_rate": 1.0}
@@ -126,7 +126,8 @@ def test_base_margin_replaces_the_intercept(data: Any) -> None:
     model = fullhess.train(FAST, binned, label, num_boost_round=4, base_margin=margin)
     plain = fullhess.train(FAST, binned, label, num_boost_round=4)
     assert not np.array_equal(model.predict_raw(X), plain.predict_raw(X))
-    total = margin + sum(t.values[leaf] for t, leaf in zip(model.trees, model.apply(X).T))
+    leaves = zip(model.trees, model.apply(X).T, strict=True)
+    total = margin + sum(tree.values[leaf] for tree, leaf in leaves)
     assert model.predict_raw(X, base_margin=margin) == pytest.approx(total, rel=1e-12)
 
 
@@ -211,9 +212,7 @@ def test_a_thousand_classes_train() -> None:
     X = np.column_stack([label % m for m in (2, 3, 5, 7, 11)]) + 0.1 * rng.normal(size=(2000, 5))
     binned = BinnedMatrix.from_quantiles(X, max_bins=32)
     params = {**FAST, "min_child_weight": 0.0, "learning_rate": 1.0, "max_depth": 4}
-    _, result = history_of(
-        params, binned, label, evals=[EvalSet(binned, label)], num_boost_round=3
-    )
+    _, result = history_of(params, binned, label, evals=[EvalSet(binned, label)], num_boost_round=3)
     losses = result["valid"]["log_loss"]
     assert losses[0] < np.log(1000) - 0.3
     assert losses[0] > losses[1] > losses[2]

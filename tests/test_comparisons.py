@@ -89,9 +89,7 @@ def test_quickstart_model_predicts_again_what_its_curve_says(quick):
 def test_saved_model_that_predicts_otherwise_is_reported(tmp_path, monkeypatch):
     binned, _ = fullhess_.bin_data(digits())
     label = digits().y_train
-    one, two = (
-        fullhess.train({"max_depth": 2}, binned, label, num_boost_round=n) for n in (1, 2)
-    )
+    one, two = (fullhess.train({"max_depth": 2}, binned, label, num_boost_round=n) for n in (1, 2))
     monkeypatch.setattr(fullhess, "load", lambda path: two)
     with pytest.raises(RuntimeError, match="predicts otherwise"):
         quickstart.save_model(one, digits().X_valid, tmp_path / "model.fullhess")
@@ -108,7 +106,7 @@ def test_missing_library_is_named_and_left_out(monkeypatch):
 def test_speed_without_xgboost_says_what_to_install(monkeypatch, capsys, tmp_path):
     hide(monkeypatch, "xgboost")
     assert main(["speed", "--quick", "--output", str(tmp_path)]) == 1
-    assert '.[compare]' in capsys.readouterr().err
+    assert ".[compare]" in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 

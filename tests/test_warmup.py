@@ -53,9 +53,7 @@ print("compiled", sorted(set(names.names)))
 """
 
 
-def run(
-    code: list[str], root: Path = ROOT, **environment: Any
-) -> subprocess.CompletedProcess[str]:
+def run(code: list[str], root: Path = ROOT, **environment: Any) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         [sys.executable, *code],
         env={**os.environ, "PYTHONPATH": str(root), **environment},

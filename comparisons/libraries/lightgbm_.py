@@ -20,9 +20,7 @@ _DATA_PARAMS = {"min_data_in_bin": 1, "feature_pre_filter": False, "verbosity": 
 def train(problem: Problem, settings: Settings, method: Method, on_round: OnRound) -> Run:
     """One training with its curves."""
     data = lightgbm.Dataset(problem.X_train, problem.y_train, params=_DATA_PARAMS)
-    valid = lightgbm.Dataset(
-        problem.X_valid, problem.y_valid, reference=data, params=_DATA_PARAMS
-    )
+    valid = lightgbm.Dataset(problem.X_valid, problem.y_valid, reference=data, params=_DATA_PARAMS)
     log = RoundLog(on_round)
     model = lightgbm.train(
         {

@@ -20,9 +20,7 @@ METHODS = tuple(
 
 def train(problem: Problem, settings: Settings, method: Method, on_round: OnRound) -> Run:
     """One training with its curves."""
-    data = xgboost.QuantileDMatrix(
-        problem.X_train, label=problem.y_train, nthread=settings.n_jobs
-    )
+    data = xgboost.QuantileDMatrix(problem.X_train, label=problem.y_train, nthread=settings.n_jobs)
     valid = xgboost.QuantileDMatrix(
         problem.X_valid, label=problem.y_valid, ref=data, nthread=settings.n_jobs
     )

@@ -203,8 +203,19 @@ def solve_leaf_by_products(
         for j in range(k):
             b[j] = -b[j] - reg_lambda * x[j]
         _conjugate_gradients(
-            raw, weight, begin, end, x, stored, likeliest, work, b, diagonal, reg_lambda,
-            tolerance, step,
+            raw,
+            weight,
+            begin,
+            end,
+            x,
+            stored,
+            likeliest,
+            work,
+            b,
+            diagonal,
+            reg_lambda,
+            tolerance,
+            step,
         )
         step -= step.mean()
         slope = _dot(b, step)

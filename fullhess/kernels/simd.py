@@ -26,9 +26,7 @@ def prefetch(typingctx, array, element):
         byte_pointer = ir.IntType(8).as_pointer()
         int32 = ir.IntType(32)
         function_type = ir.FunctionType(ir.VoidType(), [byte_pointer, int32, int32, int32])
-        function = cgutils.get_or_insert_function(
-            builder.module, function_type, "llvm.prefetch.p0"
-        )
+        function = cgutils.get_or_insert_function(builder.module, function_type, "llvm.prefetch.p0")
         read, keep, data_cache = 0, 3, 1
         flags = [ir.Constant(int32, flag) for flag in (read, keep, data_cache)]
         builder.call(function, [builder.bitcast(pointer, byte_pointer), *flags])

@@ -214,8 +214,19 @@ def guaranteed_share(beta):
     if beta < 1.0:  # the same in s = β/(2+β), without cancellation
         s = beta / (2.0 + beta)
         z = s * s
-        tail = 1 / 3 + z * (1 / 5 + z * (1 / 7 + z * (1 / 9 + z * (1 / 11 + z * (
-            1 / 13 + z * (1 / 15 + z * (1 / 17 + z * (1 / 19 + z / 21))))))))
+        tail = 1 / 3 + z * (
+            1 / 5
+            + z
+            * (
+                1 / 7
+                + z
+                * (
+                    1 / 9
+                    + z
+                    * (1 / 11 + z * (1 / 13 + z * (1 / 15 + z * (1 / 17 + z * (1 / 19 + z / 21)))))
+                )
+            )
+        )
         return (1.0 - s) * (1.0 + (1.0 + s) * s * tail)
     return 2.0 * ((1.0 + beta) * math.log1p(beta) - beta) / (beta * beta)
 

@@ -38,8 +38,19 @@ def _trace(settings, sums):
 
 @kernel
 def find_best_splits(
-    histogram, features, allowed, n_bins, cell_offsets, categorical, orders, settings, center,
-    parent_score, lanes, left_bins, out,
+    histogram,
+    features,
+    allowed,
+    n_bins,
+    cell_offsets,
+    categorical,
+    orders,
+    settings,
+    center,
+    parent_score,
+    lanes,
+    left_bins,
+    out,
 ):
     """Best split of a node on each of the allowed ones of a block of features.
 
@@ -93,8 +104,23 @@ def find_best_splits(
         missing_count = cells[n_bins[f], 0]
         for direction in range(2 if missing_count > 0 else 1):
             _scan(
-                cells, n_positions, order, categorical[f], one_hot, direction, settings, around,
-                shifted, reference, parent_score, total, left, prefixes, positions, lanes, best,
+                cells,
+                n_positions,
+                order,
+                categorical[f],
+                one_hot,
+                direction,
+                settings,
+                around,
+                shifted,
+                reference,
+                parent_score,
+                total,
+                left,
+                prefixes,
+                positions,
+                lanes,
+                best,
             )
         if best[0] == -np.inf:
             continue
@@ -148,8 +174,23 @@ def _sum_cells(cells, total):
 
 @kernel(inline="always")
 def _scan(
-    cells, n_positions, order, categorical, one_hot, direction, settings, center, shifted,
-    reference, parent_score, total, left, prefixes, positions, lanes, best,
+    cells,
+    n_positions,
+    order,
+    categorical,
+    one_hot,
+    direction,
+    settings,
+    center,
+    shifted,
+    reference,
+    parent_score,
+    total,
+    left,
+    prefixes,
+    positions,
+    lanes,
+    best,
 ):
     """Try the prefixes of an order (or its single bins) as left children.
 
@@ -180,21 +221,51 @@ def _scan(
         n += 1
         if n == HALF:
             _keep_best(
-                n, positions, prefixes, one_hot, direction, settings, center, shifted,
-                parent_score, total, lanes, best,
+                n,
+                positions,
+                prefixes,
+                one_hot,
+                direction,
+                settings,
+                center,
+                shifted,
+                parent_score,
+                total,
+                lanes,
+                best,
             )
             n = 0
     if n > 0:
         _keep_best(
-            n, positions, prefixes, one_hot, direction, settings, center, shifted,
-            parent_score, total, lanes, best,
+            n,
+            positions,
+            prefixes,
+            one_hot,
+            direction,
+            settings,
+            center,
+            shifted,
+            parent_score,
+            total,
+            lanes,
+            best,
         )
 
 
 @kernel
 def _keep_best(
-    n, positions, prefixes, one_hot, direction, settings, center, shifted, parent_score, total,
-    lanes, best,
+    n,
+    positions,
+    prefixes,
+    one_hot,
+    direction,
+    settings,
+    center,
+    shifted,
+    parent_score,
+    total,
+    lanes,
+    best,
 ):
     """Score n candidates and keep the best one in ``best``, the earlier one on ties."""
     n = _drop_light(n, positions, prefixes, one_hot, settings, total)

@@ -181,9 +181,7 @@ def sum_leaves(
     return sums
 
 
-def split_sums(
-    sums: NDArray[np.float64], layout: Layout
-) -> Sums:
+def split_sums(sums: NDArray[np.float64], layout: Layout) -> Sums:
     """Gradient and curvature parts of (L, width) sums, contiguous."""
     k = layout.n_outputs
     gradient = np.ascontiguousarray(sums[:, 1 : 1 + k])

@@ -88,9 +88,7 @@ class CustomObjective(Objective):
             raise ValueError("this custom objective has no loss function")
         losses = np.asarray(self.loss(raw, label), dtype=np.float64)
         if losses.shape != (len(raw),):
-            raise ValueError(
-                f"the custom loss must return shape ({len(raw)},), got {losses.shape}"
-            )
+            raise ValueError(f"the custom loss must return shape ({len(raw)},), got {losses.shape}")
         return losses
 
     def write_statistics(
@@ -117,8 +115,7 @@ class CustomObjective(Objective):
         result = self.derivatives(np.array(raw, np.float64), label)
         if not isinstance(result, tuple) or len(result) != 2:
             raise TypeError(
-                "a custom objective must return (gradient, hessian), "
-                f"got {type(result).__name__}"
+                f"a custom objective must return (gradient, hessian), got {type(result).__name__}"
             )
         n, k = raw.shape
         gradient = np.asarray(result[0], np.float64)

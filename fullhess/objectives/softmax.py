@@ -164,7 +164,6 @@ class _PackedLeaves(LeafEvaluator):
         first = np.searchsorted(owner, np.arange(len(active)))
         return np.add.reduceat(gradient, first), np.add.reduceat(edges, first)
 
-
     def solve_by_products(
         self, reg_lambda: float, max_steps: int, damped: bool, max_size: float, by_range: bool
     ) -> NDArray[np.float64] | None:
