@@ -6,11 +6,18 @@ from dataclasses import fields, replace
 from typing import Any
 
 import numpy as np
-from naive import NaiveParams
+from naive import Array, NaiveParams, pack
+from naive_tree import all_splits, node_value
 from strategies import Problem
 
 import fullhess
+from fullhess.curvature import Layout, LayoutName
+from fullhess.grower import Grower
+from fullhess.kernels.histogram import sum_rows
+from fullhess.kernels.splitting import SPLIT_FIELDS
 from fullhess.leaves import DEFAULT_MAX_RANGE
+from fullhess.params import Params
+from fullhess.threads import Workers
 from fullhess.tree import Tree
 
 _ORACLE_ONLY = ("bound", "max_range")
@@ -75,3 +82,53 @@ def same_tree(a: Tree, b: Tree) -> bool:
     """Whether two trees agree in every bit."""
     pairs = [(getattr(a, f.name), getattr(b, f.name)) for f in fields(a)]
     return all(x.shape == y.shape and np.array_equal(x, y, equal_nan=True) for x, y in pairs)
+
+
+class Search:
+    """One node of all rows, searched with the grower's own buffers and kernels."""
+
+    def __init__(
+        self, problem: Problem, params: NaiveParams, layout: LayoutName, g: Array, H: Array
+    ):
+        self.problem, self.params, self.g, self.H = problem, params, g, H
+        binned, k = problem.binned, problem.k
+        settings_ = {**engine_params(params, problem), "max_depth": params.max_depth or 1}
+        damped = params.split_gain == "guaranteed" and params.bound == "range"
+        with Workers(1) as workers:
+            self.grower = Grower(binned, Layout(layout, k), Params(**settings_), damped, workers)
+        rows = np.arange(binned.n_samples, dtype=np.int32)
+        stats = pack(g, H, layout)
+        sums = np.empty(stats.shape[1])
+        sum_rows(rows, stats, sums)
+        self.node = self.grower._new_node(0, None, 0, len(rows), sums)
+        self.node.splits = np.full((binned.n_features, SPLIT_FIELDS), np.nan)
+        self.node.left_bins = np.full(self.grower.pool.shape[0], 7, np.uint8)
+        self.features = np.arange(binned.n_features, dtype=np.int32)
+        with self.grower.pool.scratch() as self.scratch:
+            self.histogram = self.scratch.histogram
+            self.grower.pool.build(
+                binned.codes, rows, stats, self.features, self.scratch, self.histogram
+            )
+
+    def run(self, allowed=None):
+        allowed = np.ones(len(self.features), np.uint8) if allowed is None else allowed
+        self.grower._find(self.node, self.features, allowed, self.scratch, self.histogram)
+        return self.node.splits
+
+    def left_mask(self, feature):
+        """(n,) the rows that the found split sends left."""
+        codes = self.problem.binned.codes[:, feature].astype(np.int64)
+        _, _, last, default_left, _, _ = self.node.splits[feature]
+        n_bins = self.problem.binned.binning.n_bins[feature]
+        if self.problem.binned.binning.features.categorical[feature]:
+            first = self.grower.pool.offsets[feature]
+            marks = self.node.left_bins[first : first + n_bins + 1]
+            return np.where(codes < n_bins, marks[np.minimum(codes, n_bins - 1)] == 1, False)
+        return np.where(codes == n_bins, bool(default_left), codes <= last)
+
+    def candidates(self, feature, slack):
+        """The oracle's valid candidates of one feature."""
+        binned = self.problem.binned
+        value = node_value(self.g.sum(axis=0), self.H.sum(axis=0), self.params, None)
+        found = all_splits(binned.codes, binned.binning, self.g, self.H, self.params, value, slack)
+        return [c for c in found if c["feature"] == feature], value
