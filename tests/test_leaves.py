@@ -235,6 +235,18 @@ def test_leaves_of_almost_certain_rows_never_raise_the_regularised_loss(
     check_descent(single(rows.shift(sure)), params, hessian)
 
 
+@pytest.mark.parametrize(("solver", "limit"), [("damped", 0.0), ("exact", 0.02)])
+def test_a_slope_too_small_for_float32_still_points_down(rng, solver, limit):
+    """Rows that are all surely wrong and pull in turn: each gradient is 1 - 1e-7."""
+    y = np.repeat([0, 1], 10)
+    params = NaiveParams(reg_lambda=0.0, leaf_solver=solver, max_delta_step=limit)
+    for _ in range(200):
+        raw = np.eye(2)[1 - y] * rng.uniform(15.0, 17.5, (20, 1))
+        rows = Rows("softmax", raw, y, np.ones(20))
+        before = leaf_objective(rows, np.zeros(2), 0.0)
+        assert leaf_objective(rows, leaf_value(rows, params), 0.0) <= before * (1 + 1e-12)
+
+
 @given(many_rows, lambdas(1e-3), hessians)
 def test_exact_leaf_is_no_worse_than_a_damped_step(rows, lam, hessian):
     exact = leaf_value(rows, NaiveParams(reg_lambda=lam), hessian)
