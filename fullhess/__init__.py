@@ -17,6 +17,7 @@ from .features import FeatureSpace
 from .objectives import CustomObjective, Objective, Softmax, SquaredError
 from .params import ParameterError, Params
 from .serialization import ModelFormatError, load
+from .trainer import Trainer
 from .tree import Tree
 
 __version__ = "0.1.0"
@@ -41,6 +42,7 @@ __all__ = [
     "RecordEvaluation",
     "Softmax",
     "SquaredError",
+    "Trainer",
     "TrainingState",
     "Tree",
     "load",

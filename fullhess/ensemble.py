@@ -32,17 +32,19 @@ _MAX_INTEGER = 2**64  # what every reader of a saved model can hold
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Ensemble:
-    """An immutable sum of trees with vector leaves, one tree a round.
+    """An immutable sum of trees with vector leaves.
 
     Attributes
     ----------
-    trees : one tree a round.
+    trees : in the order in which they are added.
     base_score : (n_outputs,) float32 or float64, where the sum starts. Its dtype
         is that of the leaf values and of every raw prediction.
     features : the input columns.
     link : ``"softmax"`` (raw predictions become probabilities) or ``"identity"``.
     metadata : what else is worth keeping with a model, such as its objective.
     best_iteration : last round to predict with unless told otherwise; None: all.
+    iteration_indptr : (n_rounds + 1,) int64, the first tree of every round and the
+        number of trees. Not given: every round is one tree.
     """
 
     trees: tuple[Tree, ...]
@@ -51,6 +53,7 @@ class Ensemble:
     link: Link
     metadata: Mapping[str, Scalar] = field(default_factory=dict)
     best_iteration: int | None = None
+    iteration_indptr: NDArray[np.int64] = None  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
         base_score = np.asarray(self.base_score)
@@ -65,12 +68,14 @@ class Ensemble:
         object.__setattr__(self, "base_score", frozen(base_score.copy()))
         object.__setattr__(self, "trees", tuple(self.trees))
         object.__setattr__(self, "metadata", _checked_metadata(self.metadata))
+        indptr = _checked_rounds(self.iteration_indptr, len(self.trees))
+        object.__setattr__(self, "iteration_indptr", indptr)
         self._check_trees(0)
-        best = _checked_best_iteration(self.best_iteration, len(self.trees))
+        best = _checked_best_iteration(self.best_iteration, self.n_rounds)
         object.__setattr__(self, "best_iteration", best)
 
     def _check_trees(self, first: int) -> None:
-        """Check the trees from round ``first`` on: a kernel trusts every index."""
+        """Check the trees from number ``first`` on: a kernel trusts every index."""
         for t, tree in enumerate(self.trees[first:], first):
             try:
                 tree.check(self.features.n_features, self.n_outputs)
@@ -86,11 +91,11 @@ class Ensemble:
         )
 
     def __len__(self) -> int:
-        return len(self.trees)
+        return self.n_rounds
 
     @property
     def n_rounds(self) -> int:
-        return len(self.trees)
+        return len(self.iteration_indptr) - 1
 
     @property
     def n_outputs(self) -> int:
@@ -120,27 +125,43 @@ class Ensemble:
                 f"expected a slice of rounds, got {rounds!r}; single trees are in .trees"
             )
         first, last = self._round_range(rounds)
-        return self._derived(self.trees[first:last], None, sound=last - first)
+        indptr = self.iteration_indptr[first : last + 1]
+        trees = self.trees[indptr[0] : indptr[-1]]
+        return self._derived(trees, None, indptr - indptr[0], sound=len(trees))
 
-    def with_trees(self, trees: Iterable[Tree], *, best_iteration: int | None = None) -> Ensemble:
-        """The same model with other trees."""
-        return self._derived(tuple(trees), best_iteration)
+    def with_trees(
+        self,
+        trees: Iterable[Tree],
+        *,
+        best_iteration: int | None = None,
+        iteration_indptr: Any = None,
+    ) -> Ensemble:
+        """The same model with other trees, one a round unless told otherwise."""
+        return self._derived(tuple(trees), best_iteration, iteration_indptr)
 
     def append(self, *trees: Tree) -> Ensemble:
-        """The same model with these trees after its own; best_iteration is dropped."""
-        return self._derived((*self.trees, *trees), None, sound=len(self.trees))
+        """The same model with these trees as further rounds; best_iteration is dropped."""
+        more = len(self.trees) + 1 + np.arange(len(trees))
+        indptr = np.concatenate([self.iteration_indptr, more])
+        return self._derived((*self.trees, *trees), None, indptr, sound=len(self.trees))
 
     def _derived(
-        self, trees: tuple[Tree, ...], best_iteration: int | None, sound: int = 0
+        self,
+        trees: tuple[Tree, ...],
+        best_iteration: int | None,
+        iteration_indptr: Any,
+        sound: int = 0,
     ) -> Ensemble:
         """A copy with these trees, of which the first ``sound`` need no check."""
         other = object.__new__(Ensemble)
-        best = _checked_best_iteration(best_iteration, len(trees))
+        indptr = _checked_rounds(iteration_indptr, len(trees))
+        best = _checked_best_iteration(best_iteration, len(indptr) - 1)
         for name, value in {
             **self.__getstate__(),
             "trees": trees,
             "metadata": dict(self.metadata),
             "best_iteration": best,
+            "iteration_indptr": indptr,
         }.items():
             object.__setattr__(other, name, value)
         other._check_trees(sound)
@@ -162,6 +183,11 @@ class Ensemble:
             )
         return first, last
 
+    def _tree_range(self, rounds: slice | None) -> tuple[int, int]:
+        """First tree of the rounds and the one past the last."""
+        first, last = self._round_range(rounds)
+        return int(self.iteration_indptr[first]), int(self.iteration_indptr[last])
+
     def predict_raw(
         self,
         X: Any,
@@ -179,7 +205,7 @@ class Ensemble:
         rounds : which rounds to add; None: up to best_iteration, or all.
         n_jobs : threads; None, 0 and -1 mean all.
         """
-        first, last = self._round_range(rounds)
+        first, last = self._tree_range(rounds)
         if isinstance(X, BinnedMatrix):
             X.check_codes()
             out = self._start(X.n_samples, base_margin)
@@ -233,11 +259,11 @@ class Ensemble:
     def apply(
         self, X: Any, *, rounds: slice | None = None, n_jobs: int | None = None
     ) -> NDArray[np.int32]:
-        """Leaves, (n_samples, rounds) int32: the row of each tree's ``values``.
+        """Leaves, (n_samples, trees) int32: the row of each tree's ``values``.
 
         Parameters as in ``predict_raw``.
         """
-        first, last = self._round_range(rounds)
+        first, last = self._tree_range(rounds)
         binned = isinstance(X, BinnedMatrix)
         if binned:
             X.check_codes()
@@ -267,7 +293,7 @@ class Ensemble:
 
         See ``fullhess.importance``; ``rounds`` as in ``predict_raw``.
         """
-        first, last = self._round_range(rounds)
+        first, last = self._tree_range(rounds)
         return feature_importance(
             self.trees[first:last],
             self.features.n_features,
@@ -294,6 +320,21 @@ def apply_link(link: Link, raw: NDArray[Any]) -> NDArray[Any]:
     shares = np.exp(raw - raw.max(axis=1, keepdims=True))
     shares /= shares.sum(axis=1, keepdims=True)
     return np.asarray(shares)
+
+
+def _checked_rounds(indptr: Any, n_trees: int) -> NDArray[np.int64]:
+    """The first tree of every round, and the number of trees."""
+    if indptr is None:
+        return frozen(np.arange(n_trees + 1, dtype=np.int64))
+    array = np.asarray(indptr)
+    if array.ndim != 1 or array.dtype.kind not in "iu" or len(array) == 0:
+        raise ValueError("iteration_indptr must be a 1-D array of integers (n_rounds + 1,)")
+    if array[0] != 0 or array[-1] != n_trees or (np.diff(array.astype(np.int64)) < 0).any():
+        raise ValueError(
+            f"iteration_indptr must ascend from 0 to the number of trees, {n_trees}, "
+            f"got {array[:3].tolist()} … {array[-3:].tolist()}"
+        )
+    return frozen(array.astype(np.int64))
 
 
 def _checked_best_iteration(best: Any, n_rounds: int) -> int | None:

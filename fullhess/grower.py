@@ -27,6 +27,7 @@ from .bins import BinnedMatrix
 from .curvature import Layout
 from .histograms import HistogramPool, Scratch
 from .kernels.categories import order_categories
+from .kernels.constraints import solve_constrained_node, solve_constrained_pair
 from .kernels.histogram import subtract_histogram, sum_rows
 from .kernels.lanes import SplitSettings
 from .kernels.partition import partition_rows
@@ -39,6 +40,8 @@ from .threads import Workers
 from .tree import Tree
 
 __all__ = ["Grower", "GrownTree"]
+
+Bounds = tuple[NDArray[np.float64], NDArray[np.float64]]  # lowest, highest value (k,)
 
 
 @dataclass(eq=False)
@@ -53,6 +56,9 @@ class Node:
     center: NDArray[np.float64]  # (k,) its own value (path prior), or zeros
     score: float
     cover: float
+    path: frozenset[int]  # features of the splits above
+    low: NDArray[np.float64]  # (k,) bounds of its value
+    high: NDArray[np.float64]
     histogram: NDArray[np.float32] | None = None
     splits: NDArray[np.float64] | None = None  # (d, SPLIT_FIELDS) of every feature
     left_bins: NDArray[np.uint8] = field(default_factory=lambda: np.empty(0, np.uint8))
@@ -83,11 +89,14 @@ class GrownTree:
     tree : the tree; its leaf values are still zero.
     leaves : rows of each leaf.
     sums : (n_leaves, width) statistics of each leaf.
+    low, high : (n_leaves, k) bounds of each leaf's values.
     """
 
     tree: Tree
     leaves: LeafRows
     sums: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -135,7 +144,12 @@ class Grower:
             min_child_weight=float(params.min_child_weight),
             damped=bool(damped),
             max_delta_step=float(params.max_delta_step),
+            reg_alpha=float(params.reg_alpha),
+            constrained=params.is_constrained and layout.name == "diagonal",
         )
+        self._monotone = np.zeros(binned.n_features, np.int8)
+        if params.monotone_constraints is not None:
+            self._monotone[:] = params.monotone_constraints
         self._categorical = binned.binning.features.categorical
         self._spare = np.empty(binned.n_samples, np.int32)
         # Of the tree being grown:
@@ -194,20 +208,44 @@ class Grower:
         return sorted(batch, key=lambda node: node.index)
 
     def _new_node(
-        self, index: int, parent: Node | None, begin: int, end: int, sums: NDArray[np.float64]
+        self,
+        index: int,
+        parent: Node | None,
+        begin: int,
+        end: int,
+        sums: NDArray[np.float64],
+        bounds: Bounds | None = None,
     ) -> Node:
         k = self.layout.n_outputs
-        settings = self.settings
-        limits = (settings.reg_lambda, settings.damped, settings.max_delta_step)
+        if bounds is None:
+            limit = np.full(k, self.params.max_delta_step or np.inf)
+            bounds = (-limit, limit)
         center = np.zeros(k) if parent is None else parent.center
         step = np.empty(k)
-        score = solve_node(self.layout.code, k, sums, center, *limits, step)
+        score = self._solve(sums, center, bounds, step)
         if self.params.leaf_prior == "path":
             center = center + step  # children are solved around the node's own value
-            score = solve_node(self.layout.code, k, sums, center, *limits, step)
+            score = self._solve(sums, center, bounds, step)
         cover = max(float(trace_of(self.layout.code, k, sums, 1 + k)), 0.0)
         depth = 0 if parent is None else parent.depth + 1
-        return Node(index, depth, begin, end, sums, center, float(score), cover)
+        path = frozenset[int]() if parent is None else parent.path | {parent.feature}
+        return Node(index, depth, begin, end, sums, center, score, cover, path, *bounds)
+
+    def _solve(
+        self,
+        sums: NDArray[np.float64],
+        center: NDArray[np.float64],
+        bounds: Bounds,
+        out: NDArray[np.float64],
+    ) -> float:
+        """Score of a node; its value goes to ``out``."""
+        settings = self.settings
+        k = settings.k
+        if settings.constrained:
+            penalties = (settings.reg_lambda, settings.reg_alpha)
+            return float(solve_constrained_node(k, sums, *penalties, *bounds, settings.damped, out))
+        limits = (settings.reg_lambda, settings.damped, settings.max_delta_step)
+        return float(solve_node(self.layout.code, k, sums, center, *limits, out))
 
     def _may_split(self, node: Node) -> bool:
         params = self.params
@@ -263,7 +301,23 @@ class Grower:
             curvature = large[1 + self.layout.n_outputs :]
             np.maximum(curvature, 0.0, out=curvature)
         sums = (small, large) if smaller == 0 else (large, small)
-        return [self._new_node(index + s, node, *bounds[s], sums[s]) for s in (0, 1)]
+        limits = self._child_bounds(node, sums[0])
+        return [self._new_node(index + s, node, *bounds[s], sums[s], limits[s]) for s in (0, 1)]
+
+    def _child_bounds(self, node: Node, left: NDArray[np.float64]) -> list[Bounds]:
+        """Bounds of both children: a monotone split separates them in the middle."""
+        direction = int(self._monotone[node.feature])
+        if direction == 0:
+            return [(node.low, node.high)] * 2
+        settings = self.settings
+        values = np.empty((2, settings.k))
+        penalties = (settings.reg_lambda, settings.reg_alpha)
+        solve_constrained_pair(
+            settings.k, left, node.sums, direction, *penalties, node.low, node.high, *values
+        )
+        middle = values.mean(axis=0)
+        bounds = [(node.low, middle), (middle, node.high)]
+        return bounds if direction > 0 else bounds[::-1]
 
     def _prepare(self, small: Node, large: Node | None, parent: Node | None) -> Search:
         """Decide what is searched, and hand out histograms."""
@@ -306,7 +360,7 @@ class Grower:
             for node in (item.small, item.large)
             if node is not None and node.wanted
         ]
-        allowed = {node.index: self._columns.of_node(node.depth) for node in wanted}
+        allowed = {node.index: self._columns.of_node(node.depth, node.path) for node in wanted}
         tasks = [(item, block) for item in work for block in self._blocks]
         tasks.sort(key=lambda task: -task[0].small.n_rows)
 
@@ -379,6 +433,9 @@ class Grower:
             self.settings,
             node.center,
             node.score,
+            self._monotone,
+            node.low,
+            node.high,
             scratch.lanes,
             node.left_bins,
             node.splits,
@@ -427,7 +484,10 @@ class Grower:
             np.array([node.begin for node in leaves]),
             np.array([node.end for node in leaves]),
         )
-        return GrownTree(tree, rows, np.array([node.sums for node in leaves]))
+        sums, low, high = (
+            np.array([getattr(node, name) for node in leaves]) for name in ("sums", "low", "high")
+        )
+        return GrownTree(tree, rows, sums, low, high)
 
     def _threshold(self, node: Node) -> float:
         """The cut of a numeric split; +inf where every present value goes left."""

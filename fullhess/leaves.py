@@ -12,6 +12,7 @@ not rise, and shrinking by the learning rate keeps that, since the loss is conve
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 
 from .curvature import Layout
 from .grower import GrownTree
+from .kernels.constraints import constrained_directions
 from .kernels.leaves import curvature_along, newton_directions, sweep_path_prior
 from .kernels.solve import MAX_RANGE
 from .objectives import Objective
@@ -65,6 +67,14 @@ class LeafProblem:
         return np.arange(self.tree.n_leaves)
 
     @cached_property
+    def bounds(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """(n_leaves, k) lowest and highest values, for constrained leaves."""
+        low, high = self.grown.low, self.grown.high
+        if self.params.reg_lambda == 0.0 and self.objective.range_bound:
+            return np.maximum(low, -DEFAULT_MAX_RANGE), np.minimum(high, DEFAULT_MAX_RANGE)
+        return low, high
+
+    @cached_property
     def evaluator(self) -> LeafEvaluator:
         data = (self.raw, self.label, self.weight)
         return self.objective.leaf_evaluator(*data, self.grown.leaves, self.workers)
@@ -91,7 +101,9 @@ class LeafProblem:
 def solve_leaves(problem: LeafProblem) -> NDArray[np.float64]:
     """(n_leaves, k) values before the learning rate."""
     solver = effective_solver(problem.objective, problem.params)
-    if problem.objective.n_outputs > MATRIX_MAX_OUTPUTS and not _is_path(problem):
+    if problem.objective.n_outputs > MATRIX_MAX_OUTPUTS and not (
+        _is_path(problem) or problem.params.is_constrained
+    ):
         values = _solve_by_products(problem, solver)
         if values is not None:
             return values
@@ -134,19 +146,24 @@ def _solve_once(problem: LeafProblem, damped: bool) -> NDArray[np.float64]:
     hessian = problem.params.hessian
     layout, sums = problem.sums_of(hessian, exact=damped and hessian == "full")
     start = np.zeros_like(sums[0])
-    step, prior = _direction(problem, layout, sums, start)
+    move = _direction(problem, layout, sums, problem.everything, start)
     if not damped:
-        return _capped(problem, step, only_explicit=True)
-    ratio: NDArray[np.float64] | float = 1.0
+        return _capped(problem, move.step, only_explicit=True)
+    ratio = move.ratio
     if problem.params.hessian != "full":
-        ratio = _slope_over_curvature(problem, step, prior)
-    return _capped(problem, _damp(problem, problem.everything, start, step, ratio))
+        ratio = _slope_over_curvature(problem, move)
+    values = _damp(problem, problem.everything, start, move.step, ratio)
+    if problem.params.monotone_constraints is not None:  # part of a step may miss the bounds
+        values = np.clip(values, *problem.bounds)
+    return _capped(problem, values)
 
 
 def _solve_exact(problem: LeafProblem) -> NDArray[np.float64]:
     """Damped Newton steps on re-evaluated derivatives until no leaf moves."""
     n_leaves, k = problem.tree.values.shape
     x = np.zeros((n_leaves, k))
+    if problem.params.is_constrained:
+        np.clip(x, *problem.bounds, out=x)
     everything = np.arange(n_leaves)
     if _is_path(problem):
         _descend(problem, everything, x)
@@ -173,7 +190,12 @@ def _descend(problem: LeafProblem, active: NDArray[np.int64], x: NDArray[np.floa
 
 def _may_guess(problem: LeafProblem) -> bool:
     """Where the optimum is finite and inside all bounds."""
-    return problem.objective.range_bound and not _is_bounded(problem) and not _is_path(problem)
+    return (
+        problem.objective.range_bound
+        and not _is_bounded(problem)
+        and not _is_path(problem)
+        and not problem.params.is_constrained
+    )
 
 
 def _is_bounded(problem: LeafProblem) -> bool:
@@ -196,14 +218,14 @@ def _iterate(
             sums = split_sums(problem.grown.sums[active], layout)
         else:
             sums = problem.evaluator.sums(active, x[active])
-        step, _ = _direction(problem, layout, sums, x[active])
+        move = _direction(problem, layout, sums, active, x[active])
         if step_number == 0 and guess:
-            moved = problem.objective.guess_minimum(step)
+            moved = problem.objective.guess_minimum(move.step)
         else:
-            moved = x[active] + _damp(problem, active, x[active], step, 1.0)
+            moved = x[active] + _damp(problem, active, x[active], move.step, move.ratio)
         x[active] = _capped(problem, moved)
         inside = (x[active] == moved).all(axis=1)  # what met its bound stays there
-        moving = (_spread(problem, step) >= CONVERGED_RANGE) & inside
+        moving = (_spread(problem, move.step) >= CONVERGED_RANGE) & inside
         if _is_path(problem):
             moving[:] = moving.any() and inside.all()
         active = active[moving]
@@ -223,37 +245,92 @@ def _spread(problem: LeafProblem, step: NDArray[np.float64]) -> NDArray[np.float
     return np.asarray(np.abs(step).max(axis=1))
 
 
+@dataclass(frozen=True, eq=False)
+class _Move:
+    """Directions of leaves.
+
+    step : (L, k). prior : (L,) the penalty's curvature along the step.
+    ratio : (L,) minus slope over curvature along the step; 1 for a Newton step.
+    """
+
+    step: NDArray[np.float64]
+    prior: NDArray[np.float64]
+    ratio: NDArray[np.float64]
+
+
 def _direction(
-    problem: LeafProblem, layout: Layout, sums: Sums, x: NDArray[np.float64]
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Newton direction (L, k) at x and the prior's curvature along it (L,).
+    problem: LeafProblem,
+    layout: Layout,
+    sums: Sums,
+    active: NDArray[np.int64],
+    x: NDArray[np.float64],
+) -> _Move:
+    """Newton directions of the active leaves at x (L, k).
 
     With the path prior the curvature is that of the joint direction, the same for all.
     """
     gradient, curvature = sums
     reg_lambda = problem.params.reg_lambda
-    if _is_path(problem):
+    ratio = np.ones(len(x))
+    if problem.params.is_constrained:
+        step, ratio = _constrained_direction(problem, layout, sums, active, x)
+        prior = reg_lambda * (step**2).sum(axis=1)
+    elif _is_path(problem):
         nodes = _sweep(problem.tree, layout, gradient, curvature, x, reg_lambda)
         step = nodes[problem.tree.leaf >= 0] - x
         energy = reg_lambda * _path_energy(problem.tree, nodes)
         prior = np.full(len(step), energy)  # used from x = 0 only, where step = z
     else:
         step = np.empty_like(gradient)
-        n_tasks = problem.workers.n_threads if x.shape[1] > 16 else 1
-        bounds = np.linspace(0, len(step), n_tasks + 1).astype(np.int64)
-
-        def solve(task: int) -> None:
-            part = slice(bounds[task], bounds[task + 1])
-            newton_directions(
+        _over_leaves(
+            problem,
+            len(step),
+            lambda part: newton_directions(
                 layout.code, gradient[part], curvature[part], x[part], reg_lambda, step[part]
-            )
-
-        problem.workers.run(n_tasks, solve)
+            ),
+        )
         prior = reg_lambda * (step**2).sum(axis=1)
     with np.errstate(invalid="ignore"):
         lost = ~(np.ptp(step, axis=1) < MAX_RANGE)  # beyond floating point: no step
     step[lost] = 0.0
-    return step, prior
+    return _Move(step, prior, ratio)
+
+
+def _over_leaves(problem: LeafProblem, n_leaves: int, task: Callable[[slice], None]) -> None:
+    """Call ``task`` on slices of the leaves, in parallel where k×k systems are large."""
+    n_tasks = problem.workers.n_threads if problem.objective.n_outputs > 16 else 1
+    ends = np.linspace(0, n_leaves, n_tasks + 1).astype(np.int64)
+    problem.workers.run(n_tasks, lambda t: task(slice(ends[t], ends[t + 1])))
+
+
+def _constrained_direction(
+    problem: LeafProblem,
+    layout: Layout,
+    sums: Sums,
+    active: NDArray[np.int64],
+    x: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Steps to the minima of the penalised models inside the bounds, and their ratios."""
+    gradient, curvature = sums
+    params = problem.params
+    low, high = (bound[active] for bound in problem.bounds)
+    step = np.empty_like(x)
+    slope, second = np.empty(len(x)), np.empty(len(x))
+    _over_leaves(
+        problem,
+        len(x),
+        lambda part: constrained_directions(
+            layout.code, gradient[part], curvature[part], x[part], params.reg_lambda,
+            params.reg_alpha, low[part], high[part], step[part], slope[part], second[part],
+        ),
+    )  # fmt: skip
+    return step, _ratio(slope, second)
+
+
+def _ratio(slope: NDArray[np.float64], second: NDArray[np.float64]) -> NDArray[np.float64]:
+    """slope / second where the step goes down, else 0."""
+    uphill = ~((slope > 0.0) & (second > 0.0))
+    return np.where(uphill, 0.0, slope / np.where(uphill, 1.0, second))
 
 
 def _sweep(
@@ -285,22 +362,19 @@ def _path_energy(tree: Tree, nodes: NDArray[np.float64]) -> float:
     return float(((nodes[1:] - nodes[parent]) ** 2).sum() + (nodes[0] ** 2).sum())
 
 
-def _slope_over_curvature(
-    problem: LeafProblem, step: NDArray[np.float64], prior: NDArray[np.float64]
-) -> NDArray[np.float64]:
+def _slope_over_curvature(problem: LeafProblem, move: _Move) -> NDArray[np.float64]:
     """(L,) -f'/f'' of the true regularised loss along steps of a stand-in curvature."""
+    step = move.step
     layout = problem.objective.layout("full")
     gradient, curvature = problem.evaluator.sums(problem.everything, np.zeros_like(step))
-    slope = -(gradient * step).sum(axis=1)
+    slope = -(gradient * step).sum(axis=1) - problem.params.reg_alpha * np.abs(step).sum(axis=1)
     second = np.array(
         [curvature_along(layout.code, c, s) for c, s in zip(curvature, step, strict=True)]
     )
     if _is_path(problem):
         slope = np.full_like(slope, slope.sum())
         second = np.full_like(second, second.sum())
-    second = second + prior
-    uphill = ~((slope > 0.0) & (second > 0.0))
-    return np.where(uphill, 0.0, slope / np.where(uphill, 1.0, second))
+    return _ratio(slope, second + move.prior)
 
 
 def _damp(
@@ -308,7 +382,7 @@ def _damp(
     active: NDArray[np.int64],
     x: NDArray[np.float64],
     step: NDArray[np.float64],
-    ratio: NDArray[np.float64] | float,
+    ratio: NDArray[np.float64],
 ) -> NDArray[np.float64]:
     """The part of each leaf's step that is certain not to raise the loss."""
     if not problem.objective.range_bound:
@@ -318,6 +392,8 @@ def _damp(
         beta = np.full_like(beta, beta.max())
     safe = np.maximum(beta, 1e-12)
     length = np.where(beta > 1e-12, np.log1p(safe * ratio) / safe, ratio)
+    if problem.params.is_constrained:
+        length = np.minimum(length, 1.0)  # the model knows the bounds up to here
     return np.asarray(step * length[:, None])
 
 
@@ -345,6 +421,7 @@ def _regularised(
 ) -> NDArray[np.float64]:
     """(L,) loss and penalty of each leaf; with the path prior all are the joint total."""
     loss = problem.evaluator.losses(active, x)
+    loss = loss + problem.params.reg_alpha * np.abs(x).sum(axis=1)
     reg_lambda = problem.params.reg_lambda
     if not _is_path(problem):
         return np.asarray(loss + 0.5 * reg_lambda * (x**2).sum(axis=1))
@@ -361,6 +438,8 @@ def _capped(
 ) -> NDArray[np.float64]:
     """Scale values back into their bounds; on the way to zero the loss stays below its start."""
     params = problem.params
+    if params.is_constrained:  # its steps end inside the bounds
+        return x
     if params.max_delta_step > 0.0:
         size, limit = np.abs(x).max(axis=1), params.max_delta_step
     elif params.reg_lambda == 0.0 and problem.objective.range_bound and not only_explicit:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import difflib
 import math
 import numbers
+import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Protocol, get_args
@@ -130,6 +131,45 @@ class _Real:
         return number
 
 
+@dataclass(frozen=True)
+class _Directions:
+    """One of -1, 0, 1 for every feature."""
+
+    expected: str = "-1, 0 or 1 for every feature, or None"
+
+    def read(self, name: str, value: Any) -> tuple[int, ...] | None:
+        if value is None:
+            return None
+        try:
+            signs = tuple(int(sign) for sign in value)
+        except (TypeError, ValueError):
+            signs = (2,)
+        if isinstance(value, str) or any(sign not in (-1, 0, 1) for sign in signs):
+            raise _refuse(name, self.expected, value, "write for example (1, 0, -1)")
+        if any(sign != given for sign, given in zip(signs, value, strict=True)):
+            raise _refuse(name, self.expected, value, "write whole numbers")
+        return signs if any(signs) else None
+
+
+@dataclass(frozen=True)
+class _Groups:
+    """Sets of feature numbers."""
+
+    expected: str = "lists of feature numbers, or None"
+
+    def read(self, name: str, value: Any) -> tuple[tuple[int, ...], ...] | None:
+        if value is None:
+            return None
+        advice = "write for example [[0, 1], [2, 3, 4]]"
+        try:
+            groups = tuple(tuple(sorted({operator.index(j) for j in group})) for group in value)
+        except TypeError:
+            raise _refuse(name, self.expected, value, advice) from None
+        if any(not group or group[0] < 0 for group in groups):
+            raise _refuse(name, self.expected, value, advice)
+        return groups or None
+
+
 def _as_float(value: Any) -> float:
     try:
         return float(value)
@@ -192,6 +232,7 @@ class Params:
     min_child_weight: float = _real(1.0, "trace of a child's summed curvature over n_outputs")
     min_split_gain: float = _real(0.0, "gain a split must exceed (twice the loss decrease)")
     reg_lambda: float = _real(1.0, "L2 penalty on leaf values")
+    reg_alpha: float = _real(0.0, "L1 penalty on leaf values")
     max_delta_step: float = _real(
         0.0, "bound on the absolute values of a leaf before the learning rate; 0: none"
     )
@@ -202,6 +243,13 @@ class Params:
     colsample_bytree: float = _fraction("share of columns drawn for a tree")
     colsample_bylevel: float = _fraction("share of the tree's columns drawn for a level")
     colsample_bynode: float = _fraction("share of the level's columns drawn for a node")
+    num_parallel_tree: int = _integer(1, 1, "trees grown side by side in a round and averaged")
+    monotone_constraints: tuple[int, ...] | None = _field(
+        None, _Directions(), "1: every score rises with the feature, -1: falls, 0: free"
+    )
+    interaction_constraints: tuple[tuple[int, ...], ...] | None = _field(
+        None, _Groups(), "sets of features that may share a branch"
+    )
     max_cat_to_onehot: int = _integer(
         4, 1, "up to this many categories in a node, each is tried alone against the rest"
     )
@@ -220,7 +268,41 @@ class Params:
             value = item.metadata["rule"].read(item.name, getattr(self, item.name))
             object.__setattr__(self, item.name, value)
         self._check_limits()
+        self._check_penalties()
         self._check_objective()
+
+    @property
+    def is_constrained(self) -> bool:
+        """Whether leaf values have an L1 penalty or bounds of their own."""
+        return (
+            self.reg_alpha > 0.0
+            or self.monotone_constraints is not None
+            or (self.max_delta_step > 0.0 and self.leaf_prior == "ridge")
+        )
+
+    def _check_penalties(self) -> None:
+        """What the search of constrained splits asks for."""
+        given = [
+            name
+            for name, active in (
+                ("reg_alpha", self.reg_alpha > 0.0),
+                ("monotone_constraints", self.monotone_constraints is not None),
+            )
+            if active
+        ]
+        if not given:
+            return
+        if self.leaf_prior == "path":
+            raise ParameterError(
+                f"{' and '.join(given)} cannot be combined with leaf_prior='path'; use "
+                "leaf_prior='ridge'"
+            )
+        if self.split_hessian == "full":
+            raise ParameterError(
+                f"{' and '.join(given)} cannot be combined with split_hessian='full': under them "
+                "splits are searched with a diagonal curvature; leave split_hessian out (leaves "
+                "still use the full matrix)"
+            )
 
     def _check_limits(self) -> None:
         if self.max_depth == 0 and self.max_leaves == 0:

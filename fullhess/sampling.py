@@ -20,12 +20,24 @@ def round_generator(random_state: int, round_: int) -> np.random.Generator:
 
 
 class ColumnSampler:
-    """Features of a tree, then of a level among them, then of a node among those."""
+    """Features of a tree, then of a level among them, then of a node among those.
 
-    def __init__(self, n_features: int, params: Params, generator: np.random.Generator) -> None:
+    Parameters
+    ----------
+    weights : (n_features,) non-negative, features are drawn in proportion to them.
+    """
+
+    def __init__(
+        self,
+        n_features: int,
+        params: Params,
+        generator: np.random.Generator,
+        weights: NDArray[np.float64] | None = None,
+    ) -> None:
         self._params = params
         self._generator = generator
         self._n_features = n_features
+        self._weights = weights
         everything = np.arange(n_features, dtype=np.int32)
         self._tree = self._draw(everything, params.colsample_bytree)
         self._levels: dict[int, NDArray[np.int32]] = {}
@@ -35,25 +47,46 @@ class ColumnSampler:
         """Ascending features of the tree."""
         return self._tree
 
-    def of_node(self, depth: int) -> NDArray[np.uint8]:
-        """(n_features,) mask of the features a node at this depth may split on."""
+    def of_node(self, depth: int, path: frozenset[int]) -> NDArray[np.uint8]:
+        """(n_features,) mask of the features a node may split on.
+
+        path : features of the splits above it.
+        """
         params = self._params
-        if params.colsample_bylevel == 1.0 and params.colsample_bynode == 1.0:
-            return self._all
-        if depth not in self._levels:
-            self._levels[depth] = self._draw(self._tree, params.colsample_bylevel)
-        return self._mask(self._draw(self._levels[depth], params.colsample_bynode))
+        mask = self._all
+        if params.colsample_bylevel < 1.0 or params.colsample_bynode < 1.0:
+            if depth not in self._levels:
+                self._levels[depth] = self._draw(self._tree, params.colsample_bylevel)
+            mask = self._mask(self._draw(self._levels[depth], params.colsample_bynode))
+        if params.interaction_constraints is None or not path:
+            return mask
+        return mask * self._mask(_partners(params.interaction_constraints, path))
 
     def _draw(self, features: NDArray[np.int32], share: float) -> NDArray[np.int32]:
         if share == 1.0:
             return features
         n = max(1, int(share * len(features)))
-        return np.sort(self._generator.choice(features, n, replace=False))
+        chances = None
+        if self._weights is not None:
+            weights = self._weights[features]
+            if (weights > 0).any():
+                chances = weights / weights.sum()
+                n = min(n, int((weights > 0).sum()))
+        return np.sort(self._generator.choice(features, n, replace=False, p=chances))
 
     def _mask(self, features: NDArray[np.int32]) -> NDArray[np.uint8]:
         mask = np.zeros(self._n_features, np.uint8)
         mask[features] = 1
         return mask
+
+
+def _partners(groups: tuple[tuple[int, ...], ...], path: frozenset[int]) -> NDArray[np.int32]:
+    """Features that share a group with all of the path, and the path itself."""
+    partners = set(path)
+    for group in groups:
+        if path.issubset(group):
+            partners.update(group)
+    return np.array(sorted(partners), np.int32)
 
 
 def sample_rows(

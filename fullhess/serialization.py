@@ -51,6 +51,7 @@ _ARRAY_KEYS = {"dtype", "name", "nbytes", "offset", "shape"}
 # Every array of a model, in the order of the file. None: the dtype of the margins.
 _DTYPES: dict[str, str | None] = {
     "base_score": None,
+    "iteration_indptr": "<i8",
     "missing": "|u1",
     "categorical": "|b1",
     "node_offsets": "<i8",
@@ -186,6 +187,7 @@ def _arrays_of(ensemble: Ensemble) -> dict[str, NDArray[Any]]:
     n_outputs = ensemble.n_outputs
     found: dict[str, NDArray[Any]] = {
         "base_score": ensemble.base_score,
+        "iteration_indptr": ensemble.iteration_indptr,
         "missing": ensemble.features.missing,
         "categorical": ensemble.features.categorical,
         "node_offsets": np.cumsum([0, *(tree.n_nodes for tree in trees)]),
@@ -263,6 +265,7 @@ def _decode(data: bytes) -> Ensemble:
             link=header["link"],
             metadata=_read_metadata(header["metadata"]),
             best_iteration=header["best_iteration"],
+            iteration_indptr=arrays["iteration_indptr"],
         )
     except ModelFormatError:
         raise

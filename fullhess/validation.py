@@ -10,12 +10,16 @@ from numpy.typing import NDArray
 
 from .bins import BinnedMatrix
 from .ensemble import Ensemble, apply_link
+from .features import FeatureSpace
 from .metrics import CustomMetric, as_metric, default_metric
 from .objectives import CustomObjective, Objective, Softmax, SquaredError
-from .params import Params
+from .params import ParameterError, Params
 
 __all__ = [
+    "check_base_score",
     "check_binned",
+    "check_constraints",
+    "check_feature_weights",
     "check_hessians",
     "check_margin",
     "check_rounds",
@@ -101,6 +105,48 @@ def check_weight(weight: Any, n_samples: int) -> NDArray[np.float64]:
     if not 1e-20 < total < 1e30:  # what float32 statistics can hold
         raise ValueError(f"the weights must have a sum between 1e-20 and 1e30, got {total:g}")
     return array
+
+
+def check_feature_weights(weights: Any, n_features: int) -> NDArray[np.float64] | None:
+    if weights is None:
+        return None
+    array = np.asarray(weights, dtype=np.float64)
+    if array.shape != (n_features,):
+        raise ValueError(f"expected feature weights of shape ({n_features},), got {array.shape}")
+    if not np.isfinite(array).all() or (array < 0).any() or not array.any():
+        raise ValueError("feature weights must be finite, not negative and not all zero")
+    return array
+
+
+def check_base_score(base_score: Any, n_outputs: int, dtype: np.dtype[Any]) -> NDArray[Any]:
+    array = np.asarray(base_score, dtype=np.float64).astype(dtype)
+    if array.shape != (n_outputs,) or not np.isfinite(array).all():
+        raise ValueError(f"base_score must be {n_outputs} finite numbers, got {base_score!r}")
+    return array
+
+
+def check_constraints(params: Params, features: FeatureSpace) -> None:
+    """Constraints must speak of features that exist and can have them."""
+    signs = params.monotone_constraints
+    n = features.n_features
+    if signs is not None:
+        if len(signs) != n:
+            raise ParameterError(
+                f"monotone_constraints: expected one entry for each of the {n} features, "
+                f"got {len(signs)}"
+            )
+        constrained = np.flatnonzero(np.array(signs) * features.categorical)
+        if len(constrained):
+            raise ParameterError(
+                f"monotone_constraints: feature {features.names[constrained[0]]!r} is "
+                "categorical and has no order; write 0 for it"
+            )
+    largest = max((group[-1] for group in params.interaction_constraints or ()), default=0)
+    if largest >= n:
+        raise ParameterError(
+            f"interaction_constraints: there is no feature {largest}; the {n} features are "
+            f"numbered 0 to {n - 1}"
+        )
 
 
 def check_margin(margin: Any, shape: tuple[int, int], what: str) -> NDArray[np.float64]:

@@ -14,6 +14,7 @@ from fullhess.features import MISSING_NONE, MISSING_ZERO, Comparison, FeatureSpa
 from fullhess.tree import Tree
 
 MAX_CODE = 2**31 - 1
+ZERO = float(np.float32(1e-35))  # the largest value that counts as zero, as in LightGBM
 
 
 def random_binning(
@@ -166,7 +167,7 @@ def random_ensemble(
 def telling_values(binning: Binning, j: int) -> NDArray[np.float64]:
     """Every cut and its neighbours, or categories and what is almost one; odd values too."""
     features = binning.features
-    odd = [math.nan, math.inf, -math.inf, -0.5, -0.0, 0.0, 3.7, -1.0, -3.0, 1e9, 1e-36, 1e-35]
+    odd = [math.nan, math.inf, -math.inf, -0.5, -0.0, 0.0, 3.7, -1.0, -3.0, 1e9, 1e-36, 1e-35, ZERO]
     odd += [2.0**31, -(2.0**31), 2.0**32, 2.0**63, 1e300, -1e300, 5e-324]
     codes = binning.categories[j]
     if codes is not None:
@@ -199,7 +200,7 @@ def goes_left(tree: Tree, node: int, features: FeatureSpace, value: float) -> bo
         return math.isfinite(x) and x > -1 and int(x) in tree.category_values[codes].tolist()
     if math.isnan(x) and features.missing[j] == MISSING_NONE:
         x = 0.0
-    if math.isnan(x) or (features.missing[j] == MISSING_ZERO and abs(x) <= 1e-35):
+    if math.isnan(x) or (features.missing[j] == MISSING_ZERO and abs(x) <= ZERO):
         return bool(tree.default_left[node])
     threshold = float(tree.threshold[node])
     if threshold == math.inf:

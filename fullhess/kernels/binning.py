@@ -6,7 +6,8 @@ import numpy as np
 
 from .compile import kernel
 
-ZERO_EPSILON = 1e-35  # what counts as zero where zero is missing
+# What counts as zero where zero is missing: LightGBM's 1e-35f, a float32 widened to double.
+ZERO_EPSILON = float(np.float32(1e-35))
 
 
 @kernel

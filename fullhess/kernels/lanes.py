@@ -83,6 +83,8 @@ class SplitSettings(NamedTuple):
     min_child_weight: float
     damped: bool  # guaranteed gain: β is the range of the step
     max_delta_step: float
+    reg_alpha: float
+    constrained: bool  # penalty and bounds score by score; the layout is diagonal
 
 
 def new_lanes(layout, k, width):

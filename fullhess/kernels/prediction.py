@@ -24,7 +24,8 @@ CLOSED = 4  # a value equal to the threshold goes left
 CATEGORICAL = -2  # ``missing`` of a categorical split on bin codes
 NO_MISSING = -1  # ``missing`` of a split that sends the missing code right
 
-ZERO_EPSILON = 1e-35  # what counts as zero where zero is missing
+# What counts as zero where zero is missing: LightGBM's 1e-35f, a float32 widened to double.
+ZERO_EPSILON = float(np.float32(1e-35))
 _ROWS = 256  # rows of 54 float32 columns and a tree of 500 leaves fill half of 128 KB
 _MAX_CODE = 2147483648.0  # category codes are below 2**31
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from .compile import kernel
+from .constraints import evaluate_constrained
 from .lanes import HALF, evaluate_chunk, load_candidates, score_row
 from .solve import DENSE, LAPLACIAN, exchange_edges, heaviest_class, packed_index
 
@@ -48,6 +49,9 @@ def find_best_splits(
     settings,
     center,
     parent_score,
+    monotone,
+    low,
+    high,
     lanes,
     left_bins,
     out,
@@ -67,6 +71,8 @@ def find_best_splits(
     settings : SplitSettings.
     center : (k,) value around which children are solved; zeros with the ridge prior.
     parent_score : score of the node itself.
+    monotone : (d,) int8 direction in which every score must go with the feature; with
+        low, high : (k,) bounds of the node's values; read if ``settings.constrained``.
     lanes : scratch (``new_lanes``).
     left_bins : (n_cells,) uint8, output: for a categorical feature, the bins on
         the left (the missing bin is always on the right).
@@ -115,6 +121,9 @@ def find_best_splits(
                 shifted,
                 reference,
                 parent_score,
+                monotone[f],
+                low,
+                high,
                 total,
                 left,
                 prefixes,
@@ -185,6 +194,9 @@ def _scan(
     shifted,
     reference,
     parent_score,
+    monotone,
+    low,
+    high,
     total,
     left,
     prefixes,
@@ -230,6 +242,9 @@ def _scan(
                 center,
                 shifted,
                 parent_score,
+                monotone,
+                low,
+                high,
                 total,
                 lanes,
                 best,
@@ -246,6 +261,9 @@ def _scan(
             center,
             shifted,
             parent_score,
+            monotone,
+            low,
+            high,
             total,
             lanes,
             best,
@@ -263,6 +281,9 @@ def _keep_best(
     center,
     shifted,
     parent_score,
+    monotone,
+    low,
+    high,
     total,
     lanes,
     best,
@@ -271,21 +292,35 @@ def _keep_best(
     n = _drop_light(n, positions, prefixes, one_hot, settings, total)
     if n == 0:
         return
-    needed = best[1] * (1.0 + TIE_TOLERANCE) if best[0] > -np.inf else -1.0
-    load_candidates(lanes, n, prefixes, total)
-    if not evaluate_chunk(lanes, n, settings, center, shifted, needed):
-        return
-    q = score_row(settings)
+    needed = -np.inf
+    if best[0] > -np.inf:
+        needed = _beyond_tie(best[1])
+    scores = np.empty(HALF)
+    if settings.constrained:
+        evaluate_constrained(n, prefixes, total, settings, monotone, low, high, scores)
+    else:
+        load_candidates(lanes, n, prefixes, total)
+        if not evaluate_chunk(lanes, n, settings, center, shifted, needed):
+            return
+        q = score_row(settings)
+        for c in range(n):
+            scores[c] = np.float64(lanes[q, c]) + np.float64(lanes[q, HALF + c])
     for c in range(n):
-        score = np.float64(lanes[q, c]) + np.float64(lanes[q, HALF + c])
+        score = scores[c]
         if score > needed:
-            needed = score * (1.0 + TIE_TOLERANCE)
+            needed = _beyond_tie(score)
             best[0] = score - parent_score
             best[1] = score
             best[2] = positions[c]
             best[3] = direction
             best[4] = prefixes[c, 0]
             best[5] = total[0] - prefixes[c, 0]
+
+
+@kernel
+def _beyond_tie(score):
+    """What a later candidate must exceed. Within bounds a score may be negative."""
+    return score + TIE_TOLERANCE * abs(score)
 
 
 @kernel
@@ -344,8 +379,8 @@ def choose_feature(features, min_split_gain, splits):
         score = splits[f, 1]
         if not gain > -np.inf:
             continue
-        if not (gain > min_split_gain and gain > 2.0 * TIE_TOLERANCE * score):
+        if not (gain > min_split_gain and gain > 2.0 * TIE_TOLERANCE * abs(score)):
             continue
-        if best < 0 or score > splits[best, 1] * (1.0 + TIE_TOLERANCE):
+        if best < 0 or score > _beyond_tie(splits[best, 1]):
             best = f
     return best
