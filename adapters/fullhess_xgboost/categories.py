@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import xgboost
 from numpy.typing import NDArray
 
 from fullhess import FeatureSpace
 
-__all__ = ["encode_categories"]
+__all__ = ["encode_categories", "host_version"]
 
 # Numbers of the integer types in the format.
 _TYPES = {
@@ -23,6 +24,11 @@ _TYPES = {
     np.dtype(np.int64): 15,
     np.dtype(np.uint64): 16,
 }
+
+
+def host_version() -> tuple[int, ...]:
+    """Major and minor version of the XGBoost in use."""
+    return tuple(int(part) for part in xgboost.__version__.split(".")[:2])
 
 
 def encode_categories(
@@ -75,6 +81,11 @@ def _checked(
                 raise TypeError(
                     f"the categories of feature {name!r} must be strings or integers of one type"
                 )
+        if values.dtype.kind == "u" and values.dtype != np.uint8 and host_version() < (3, 4):
+            raise ValueError(
+                f"XGBoost before 3.4 cannot store the {values.dtype} categories of feature "
+                f"{name!r}; make them signed integers or strings"
+            )
         result.append(values)
     return result
 
@@ -84,8 +95,10 @@ def _encode_feature(values: NDArray[Any] | None) -> tuple[dict[str, Any], NDArra
     if values is None:
         return _encode_strings([]), np.empty(0, np.int64)
     if values.dtype != object:
-        block = {"type": _TYPES[values.dtype], "values": values}
-        return block, np.argsort(values, kind="stable")
+        bits = values  # the format has no unsigned arrays but of bytes
+        if values.dtype.kind == "u" and values.dtype != np.uint8:
+            bits = values.view(f"i{values.dtype.itemsize}")
+        return {"type": _TYPES[values.dtype], "values": bits}, np.argsort(values, kind="stable")
     raw = [value.encode() for value in values]
     # XGBoost compares the bytes as signed numbers.
     order = sorted(range(len(raw)), key=lambda i: bytes(byte ^ 128 for byte in raw[i]))

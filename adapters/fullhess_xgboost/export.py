@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from fullhess import Ensemble, FeatureSpace, Tree
 
-from .categories import encode_categories
+from .categories import encode_categories, host_version
 from .host_trees import encode_trees, to_float32
 from .ubjson import Encoded, encode, encode_items
 
@@ -94,14 +94,15 @@ def to_xgboost(
     """
     booster = xgboost.Booster()
     booster.load_model(
-        model_bytes(
+        _encode_model(
             model,
             layout,
-            objective=objective,
-            feature_names=feature_names,
-            feature_types=feature_types,
-            categories=categories,
-            attributes=attributes,
+            objective,
+            feature_names,
+            feature_types,
+            categories,
+            attributes,
+            TreeCache(),
         )
     )
     return booster
@@ -122,28 +123,43 @@ def model_bytes(
 
     Parameters as in ``to_xgboost``; ``cache`` saves encoding trees again.
     """
+    return _encode_model(
+        model,
+        layout,
+        objective,
+        feature_names,
+        feature_types,
+        categories,
+        attributes,
+        TreeCache() if cache is None else cache,
+    )
+
+
+def _encode_model(
+    model: Ensemble,
+    layout: Layout | None,
+    objective: str | None,
+    feature_names: Sequence[str] | None,
+    feature_types: Sequence[str] | None,
+    categories: Sequence[tuple[str, Any]] | None,
+    attributes: Mapping[str, str] | None,
+    cache: TreeCache,
+) -> bytearray:
     objective = _checked_objective(model, layout, objective)
     form = _form(model, layout, objective)
     base_score, trees = _start(model, form, objective)
-    parts = (TreeCache() if cache is None else cache).encode(trees, model.features, form)
-    return bytearray(
-        encode(
-            {
-                "version": [int(part) for part in xgboost.__version__.split(".")[:3]],
-                "learner": {
-                    "attributes": _attributes(model, attributes),
-                    "feature_names": _feature_names(model.features, feature_names),
-                    "feature_types": _feature_types(model.features, feature_types),
-                    "learner_model_param": _learner_param(model, objective, base_score),
-                    "objective": _objective_block(objective, model.n_outputs),
-                    "gradient_booster": {
-                        "name": "gbtree",
-                        "model": _tree_block(model, parts, categories),
-                    },
-                },
-            }
-        )
-    )
+    learner = {
+        "attributes": _attributes(model, attributes),
+        "feature_names": _feature_names(model.features, feature_names),
+        "feature_types": _feature_types(model.features, feature_types),
+        "learner_model_param": _learner_param(model, objective, base_score),
+        "objective": _objective_block(objective, model.n_outputs),
+        "gradient_booster": {
+            "name": "gbtree",
+            "model": _tree_block(model, cache.encode(trees, model.features, form), categories),
+        },
+    }
+    return bytearray(encode({"version": [*host_version(), 0], "learner": learner}))
 
 
 def _checked_objective(model: Ensemble, layout: Layout | None, objective: str | None) -> str:
@@ -179,7 +195,7 @@ def _form(model: Ensemble, layout: Layout | None, objective: str) -> _Form:
         return "difference" if model.n_outputs == 2 else "scalar"
     if model.n_outputs == 1:
         return "scalar"
-    loses_categories = _host_version() < (3, 4) and any(
+    loses_categories = host_version() < (3, 4) and any(
         len(tree.category_values) for tree in model.trees
     )
     if layout is None:
@@ -190,13 +206,9 @@ def _form(model: Ensemble, layout: Layout | None, objective: str) -> _Form:
             "leaves when it saves, pickles or copies a model, and then predicts something else. "
             "Predictions of this booster itself are right. Use layout='scalar', or XGBoost 3.4",
             UserWarning,
-            stacklevel=3,
+            stacklevel=4,  # the caller of a public function
         )
     return layout
-
-
-def _host_version() -> tuple[int, ...]:
-    return tuple(int(part) for part in xgboost.__version__.split(".")[:2])
 
 
 def _start(

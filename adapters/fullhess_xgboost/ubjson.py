@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 __all__ = ["Encoded", "decode", "encode", "encode_items"]
 
-_DTYPES = {
+_DTYPES: dict[bytes, np.dtype[Any]] = {
     b"i": np.dtype(np.int8),
     b"U": np.dtype(np.uint8),
     b"I": np.dtype(">i2"),
@@ -106,9 +106,9 @@ class _Reader:
         if marker == b"S":
             return self.text()
         if marker == b"{":
-            return self.object()
+            return self.mapping()
         if marker == b"[":
-            return self.array()
+            return self.sequence()
         if marker in _CONSTANTS:
             return _CONSTANTS[marker]
         raise ValueError(f"unknown UBJSON marker {marker!r} at byte {self.at - 1}")
@@ -122,7 +122,7 @@ class _Reader:
     def text(self) -> str:
         return self.take(self.length()).decode()
 
-    def object(self) -> dict[str, Any]:
+    def mapping(self) -> dict[str, Any]:
         result = {}
         while self.data[self.at : self.at + 1] != b"}":
             key = self.text()
@@ -130,7 +130,7 @@ class _Reader:
         self.at += 1
         return result
 
-    def array(self) -> Any:
+    def sequence(self) -> Any:
         marker = self.take(1)
         if marker == b"$":
             dtype = _DTYPES.get(self.take(1))
