@@ -18,7 +18,7 @@ import numpy as np
 
 from fullhess.ensemble import Ensemble
 
-from .export import model_bytes
+from .export import TreeCache, model_bytes
 from .host import AT_LEAST_3_4, xgboost
 from .importer import from_xgboost
 from .objective import Problem, find_problem
@@ -55,6 +55,7 @@ class Booster(xgboost.Booster):  # type: ignore[misc]
     _exported = 0  # rounds of the run that the handle knows
     _may_be_stale = False
     _changed = False  # parameters, since the last round
+    _encoded: TreeCache
 
     def __init__(self, params: Any = None, cache: Any = None, model_file: Any = None) -> None:
         self._params: dict[str, Any] = {}
@@ -101,10 +102,11 @@ class Booster(xgboost.Booster):  # type: ignore[misc]
                 # Older readers lose the categories of vector leaves when they save.
                 layout="scalar" if has_categories and not AT_LEAST_3_4 else "vector",
                 objective=run.problem.objective,
-                feature_names=self.feature_names,
-                feature_types=self.feature_types,
+                feature_names=self.feature_names or [],
+                feature_types=self.feature_types or [],
                 categories=run.data.categories,
                 attributes=self.attributes(),
+                cache=self._encoded,
             )
             super().load_model(bytearray(data))
         self._exported = run.trainer.n_rounds
@@ -177,6 +179,7 @@ class Booster(xgboost.Booster):  # type: ignore[misc]
         if run is None or not run.trains_on(dtrain) or run.problem != problem:
             self._end_run()
             self._run = run = self._begin(problem, dtrain, derive)
+            self._encoded = TreeCache()
         elif self._changed:
             run.set_settings(translate(self._params, warn=False))
             run.set_metrics(self._metrics())

@@ -53,14 +53,14 @@ class HostData:
     ----------
     binned : (n_samples, n_features) codes.
     feature_names, feature_types : as the matrix has them; None if it has none.
-    categories : per feature the category names as an Arrow array, None where there are
-        none; None altogether if no column has names.
+    categories : per feature its name and its categories as an Arrow array, None where
+        there are none; None altogether if no column has categories with names.
     """
 
     binned: BinnedMatrix
     feature_names: list[str] | None
     feature_types: list[str] | None
-    categories: list[Any] | None
+    categories: list[tuple[str, Any]] | None
 
     @classmethod
     def of(cls, dmatrix: Any, max_bin: int | None, nthread: int | None) -> HostData:
@@ -90,7 +90,7 @@ class HostData:
         values = _values_of(dmatrix)
         categories = _categories_of(dmatrix)
         if self.categories is not None and categories is not None:
-            values = _recode(values, categories, self.categories, features.names, name)
+            values = _recode(values, categories, self.categories, name)
         return self.binned.binning.encode(values, n_jobs=nthread)
 
     def _check_cuts(self, dmatrix: Any, name: str) -> None:
@@ -171,8 +171,8 @@ def _binning(dmatrix: Any, indptr: NDArray[np.uint64], data: NDArray[np.float32]
     return Binning(features, tuple(cuts), tuple(categories))
 
 
-def _categories_of(dmatrix: Any) -> list[Any] | None:
-    """Per feature the names of its categories (an Arrow array), if any column has names."""
+def _categories_of(dmatrix: Any) -> list[tuple[str, Any]] | None:
+    """Per feature its name and its categories (an Arrow array), if any has names."""
     if dmatrix.get_categories().empty():
         return None
     try:
@@ -182,18 +182,17 @@ def _categories_of(dmatrix: Any) -> list[Any] | None:
             "categorical columns of DataFrames need the pyarrow package; install it with: "
             "pip install pyarrow"
         ) from error
-    pairs = dmatrix.get_categories(export_to_arrow=True).to_arrow()
-    return [array for _, array in pairs]
+    return list(dmatrix.get_categories(export_to_arrow=True).to_arrow())
 
 
 def _recode(
-    values: Any, found: list[Any], wanted: list[Any], feature_names: tuple[str, ...], name: str
+    values: Any, found: list[tuple[str, Any]], wanted: list[tuple[str, Any]], name: str
 ) -> Any:
     """Category codes of other data as those of the training data, matched by name."""
     values = values.copy()
     dense = isinstance(values, np.ndarray)
     cells = values if dense else values.data
-    for j, (old, new) in enumerate(zip(found, wanted, strict=True)):
+    for j, ((_, old), (feature, new)) in enumerate(zip(found, wanted, strict=True)):
         if old is None or new is None or old.equals(new):
             continue
         names = old.to_pylist()
@@ -205,7 +204,7 @@ def _recode(
         if len(unknown):
             raise ValueError(
                 f"evaluation set {name!r} has the category {names[unknown[0]]!r} in "
-                f"{feature_names[j]!r}, which the training data do not have"
+                f"{feature!r}, which the training data do not have"
             )
         cells[where] = table[codes]
     return values
