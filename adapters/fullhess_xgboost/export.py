@@ -229,7 +229,7 @@ def _start(
     missed = margin + np.log(np.float32(1.0) / probability - np.float32(1.0))
     if missed == 0.0 or not model.trees:
         return np.array([probability]), model.trees
-    values = model.trees[0].values.astype(np.float64)
+    values = model.trees[0].values.copy()
     values[:, -1] += missed
     return np.array([probability]), (model.trees[0].with_values(values), *model.trees[1:])
 
@@ -281,7 +281,7 @@ def _learner_param(
     multiclass = objective.startswith("multi:")
     return {
         "base_score": "[" + ",".join(str(value) for value in base_score) + "]",
-        "boost_from_average": "1",
+        "boost_from_average": "0",  # with 1 and no trees XGBoost takes the score for unset
         "num_class": str(model.n_outputs if multiclass else 0),
         "num_feature": str(model.features.n_features),
         "num_target": str(model.n_outputs if objective == "reg:squarederror" else 1),
@@ -311,7 +311,7 @@ def _tree_block(
     sizes = set(np.diff(model.iteration_indptr).tolist())
     return {
         "gbtree_model_param": {
-            "num_parallel_tree": str(sizes.pop() if len(sizes) == 1 else 1),
+            "num_parallel_tree": str(max(1, sizes.pop()) if len(sizes) == 1 else 1),
             "num_trees": str(len(trees)),
         },
         "iteration_indptr": [width * first for first in indptr],
