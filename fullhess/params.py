@@ -9,7 +9,6 @@ from __future__ import annotations
 import difflib
 import math
 import numbers
-import operator
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, Protocol, get_args
@@ -140,14 +139,10 @@ class _Directions:
     def read(self, name: str, value: Any) -> tuple[int, ...] | None:
         if value is None:
             return None
-        try:
-            signs = tuple(int(sign) for sign in value)
-        except (TypeError, ValueError):
-            signs = (2,)
-        if isinstance(value, str) or any(sign not in (-1, 0, 1) for sign in signs):
+        given = _listed(value)
+        if given is None or not all(isinstance(s, numbers.Real) and s in (-1, 0, 1) for s in given):
             raise _refuse(name, self.expected, value, "write for example (1, 0, -1)")
-        if any(sign != given for sign, given in zip(signs, value, strict=True)):
-            raise _refuse(name, self.expected, value, "write whole numbers")
+        signs = tuple(int(sign) for sign in given)
         return signs if any(signs) else None
 
 
@@ -160,14 +155,25 @@ class _Groups:
     def read(self, name: str, value: Any) -> tuple[tuple[int, ...], ...] | None:
         if value is None:
             return None
-        advice = "write for example [[0, 1], [2, 3, 4]]"
-        try:
-            groups = tuple(tuple(sorted({operator.index(j) for j in group})) for group in value)
-        except TypeError:
-            raise _refuse(name, self.expected, value, advice) from None
-        if any(not group or group[0] < 0 for group in groups):
-            raise _refuse(name, self.expected, value, advice)
-        return groups or None
+        given = _listed(value)
+        groups = [_listed(group) for group in given or ()]
+        if given is None or any(not _is_group(group) for group in groups):
+            raise _refuse(name, self.expected, value, "write for example [[0, 1], [2, 3, 4]]")
+        return tuple(tuple(sorted({int(j) for j in group or ()})) for group in groups) or None
+
+
+def _is_group(group: tuple[Any, ...] | None) -> bool:
+    """Whether this is a set of feature numbers, not empty."""
+    return bool(group) and all(
+        isinstance(j, numbers.Integral) and not isinstance(j, bool) and j >= 0 for j in group or ()
+    )
+
+
+def _listed(value: Any) -> tuple[Any, ...] | None:
+    """The entries of a list, tuple, set or array; None of anything else."""
+    if isinstance(value, np.ndarray):
+        value = value.tolist()
+    return tuple(value) if isinstance(value, (list, tuple, set, frozenset)) else None
 
 
 def _as_float(value: Any) -> float:
@@ -234,7 +240,7 @@ class Params:
     reg_lambda: float = _real(1.0, "L2 penalty on leaf values")
     reg_alpha: float = _real(0.0, "L1 penalty on leaf values")
     max_delta_step: float = _real(
-        0.0, "bound on the absolute values of a leaf before the learning rate; 0: none"
+        0.0, "bound on every value of a leaf before the learning rate; 0: none"
     )
     subsample: float = _fraction("share of rows drawn for a tree")
     sampling_method: SamplingMethod = _choice(
@@ -248,7 +254,7 @@ class Params:
         None, _Directions(), "1: every score rises with the feature, -1: falls, 0: free"
     )
     interaction_constraints: tuple[tuple[int, ...], ...] | None = _field(
-        None, _Groups(), "sets of features that may share a branch"
+        None, _Groups(), "sets of features that may share a branch; others stand alone in one"
     )
     max_cat_to_onehot: int = _integer(
         4, 1, "up to this many categories in a node, each is tried alone against the rest"
@@ -297,7 +303,7 @@ class Params:
                 f"{' and '.join(given)} cannot be combined with leaf_prior='path'; use "
                 "leaf_prior='ridge'"
             )
-        if self.split_hessian == "full":
+        if self.split_hessian == "full" and self.objective == "softmax":
             raise ParameterError(
                 f"{' and '.join(given)} cannot be combined with split_hessian='full': under them "
                 "splits are searched with a diagonal curvature; leave split_hessian out (leaves "

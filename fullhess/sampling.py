@@ -24,7 +24,8 @@ class ColumnSampler:
 
     Parameters
     ----------
-    weights : (n_features,) non-negative, features are drawn in proportion to them.
+    weights : (n_features,) non-negative, features are drawn in proportion to them; those
+        of weight zero never, also where all others are.
     """
 
     def __init__(
@@ -39,6 +40,8 @@ class ColumnSampler:
         self._n_features = n_features
         self._weights = weights
         everything = np.arange(n_features, dtype=np.int32)
+        if weights is not None:
+            everything = everything[weights > 0.0]
         self._tree = self._draw(everything, params.colsample_bytree)
         self._levels: dict[int, NDArray[np.int32]] = {}
         self._all = self._mask(self._tree)
@@ -68,10 +71,8 @@ class ColumnSampler:
         n = max(1, int(share * len(features)))
         chances = None
         if self._weights is not None:
-            weights = self._weights[features]
-            if (weights > 0).any():
-                chances = weights / weights.sum()
-                n = min(n, int((weights > 0).sum()))
+            chances = self._weights[features]
+            chances = chances / chances.sum()
         return np.sort(self._generator.choice(features, n, replace=False, p=chances))
 
     def _mask(self, features: NDArray[np.int32]) -> NDArray[np.uint8]:

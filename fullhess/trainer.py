@@ -14,10 +14,11 @@ from numpy.typing import NDArray
 from .bins import BinnedMatrix
 from .ensemble import Ensemble, Scalar
 from .forest import add_tree_on_bins
-from .grower import Grower, GrownTree
+from .grower import Grower
 from .kernels.partition import add_leaf_values
-from .leaves import PATH_MAX_OUTPUTS, LeafProblem, effective_solver, solve_leaves
-from .objectives import CustomObjective, Objective
+from .leaf_problem import LeafProblem
+from .leaves import PATH_MAX_OUTPUTS, effective_solver, solve_leaves
+from .objectives import CustomObjective, LeafRows, Objective
 from .params import ParameterError, Params
 from .sampling import ColumnSampler, round_generator, sample_rows
 from .threads import Workers
@@ -136,11 +137,13 @@ class Trainer:
                 f"leaf_prior='path' keeps a k×k matrix for every node and is limited to "
                 f"{PATH_MAX_OUTPUTS} outputs, got {objective.n_outputs}; use leaf_prior='ridge'"
             )
-        self.split_hessian = resolve_split_hessian(params, objective, self.binned)
-        layout = objective.layout(self.split_hessian)
+        split_hessian = resolve_split_hessian(params, objective, self.binned)
+        layout = objective.layout(split_hessian)
         damped = params.split_gain == "guaranteed" and objective.range_bound
-        self.grower = Grower(self.binned, layout, params, damped, self.workers)
-        self.stats = np.zeros((self.binned.n_samples, layout.width), np.float32)
+        grower = Grower(self.binned, layout, params, damped, self.workers)
+        stats = np.zeros((self.binned.n_samples, layout.width), np.float32)
+        # Only now, when nothing can fail any more, does the run change.
+        self.split_hessian, self.grower, self.stats = split_hessian, grower, stats
 
     def _start(self, base_score: Any) -> NDArray[Any]:
         """Take over the trees to begin with; the intercept."""
@@ -174,16 +177,19 @@ class Trainer:
         shape = (binned.n_samples, self.objective.n_outputs)
         dtype = self.base_score.dtype
         if init_margin is not None:
-            return check_margin(init_margin, shape, "init_margin" + whose).astype(dtype)
+            if base_margin is not None:
+                raise ValueError(
+                    f"init_margin{whose} holds the scores after init_model, base_margin those "
+                    "before it; pass one of them"
+                )
+            return check_margin(init_margin, shape, "init_margin" + whose, dtype)
         margin = None
         if base_margin is not None:
-            margin = check_margin(base_margin, shape, "base_margin" + whose)
+            margin = check_margin(base_margin, shape, "base_margin" + whose, dtype)
         if self.init_model is not None and self.init_model.trees:
             n_jobs = self.workers.n_threads
             return self.init_model.predict_raw(binned, base_margin=margin, n_jobs=n_jobs)
-        if margin is None:
-            return np.tile(self.base_score, (shape[0], 1))
-        return margin.astype(dtype)
+        return np.tile(self.base_score, (shape[0], 1)) if margin is None else margin
 
     def follow(
         self, binned: BinnedMatrix, *, base_margin: Any = None, init_margin: Any = None,
@@ -205,23 +211,30 @@ class Trainer:
         return follower
 
     def step(self, learning_rate: float | None = None) -> None:
-        """Add one round. When it fails or is interrupted, the run is as before."""
-        rate = self.params.learning_rate if learning_rate is None else learning_rate
+        """Add one round. When it fails or is interrupted, the run is as before.
+
+        learning_rate : of this round, instead of the setting.
+        """
+        rate = self.params.learning_rate
+        if learning_rate is not None:
+            rate = replace(self.params, learning_rate=learning_rate).learning_rate
         generator = round_generator(self.params.random_state, self.n_rounds)
         n_trees = self.params.num_parallel_tree
+        raw = self.raw.copy()
         if n_trees == 1:
-            self._append(self._grow(generator, rate))
+            trees = [self._add(*self._grow(generator, rate), raw)]
         else:  # a grown tree's rows are overwritten by the next one
             trees = [self._grow(generator, rate / n_trees)[0] for _ in range(n_trees)]
             for tree in trees:
-                add_tree_on_bins(tree, self.binned, self.raw, self.workers)
-            self.trees.extend(trees)
-        self.indptr.append(len(self.trees))
+                add_tree_on_bins(tree, self.binned, raw, self.workers)
+        trees = self.trees + trees
+        indptr = [*self.indptr, len(trees)]
+        self.raw, self.trees, self.indptr = raw, trees, indptr
 
     def _grow(
         self, generator: np.random.Generator, learning_rate: float
-    ) -> tuple[Tree, GrownTree, bool]:
-        """Grow one tree and solve its leaves; nothing of the run changes."""
+    ) -> tuple[Tree, LeafRows | None]:
+        """Grow one tree and solve its leaves; the rows of these if they are all rows."""
         params = self.params
         columns = ColumnSampler(self.binned.n_features, params, generator, self.feature_weights)
         rows, weight = self._sample(generator)
@@ -239,7 +252,7 @@ class Trainer:
                 "a leaf value is not finite; the labels, weights or scores are too extreme"
             )
         tree = grown.tree.with_values(values.astype(self.base_score.dtype))
-        return tree, grown, len(rows) == self.binned.n_samples
+        return tree, grown.leaves if len(rows) == self.binned.n_samples else None
 
     def _sample(
         self, generator: np.random.Generator
@@ -260,18 +273,16 @@ class Trainer:
         rows, factor = sample_rows(importance, n, params.subsample, generator)
         return rows, self.weight if factor is None else self.weight * factor
 
-    def _append(self, boosted: tuple[Tree, GrownTree, bool]) -> None:
-        """Add a finished tree to the model and to the scores."""
-        tree, grown, has_all_rows = boosted
-        if has_all_rows:
-            leaves = grown.leaves
+    def _add(self, tree: Tree, leaves: LeafRows | None, raw: NDArray[Any]) -> Tree:
+        """Add a tree to scores; the tree."""
+        if leaves is None:
+            add_tree_on_bins(tree, self.binned, raw, self.workers)
+        else:
             self.workers.run(
                 len(leaves),
-                lambda leaf: add_leaf_values(leaves.of(leaf), tree.values[leaf], self.raw),
+                lambda leaf: add_leaf_values(leaves.of(leaf), tree.values[leaf], raw),
             )
-        else:
-            add_tree_on_bins(tree, self.binned, self.raw, self.workers)
-        self.trees.append(tree)
+        return tree
 
     def model(self, best_iteration: int | None = None) -> Ensemble:
         """The model of all rounds so far."""

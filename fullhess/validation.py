@@ -110,16 +110,23 @@ def check_weight(weight: Any, n_samples: int) -> NDArray[np.float64]:
 def check_feature_weights(weights: Any, n_features: int) -> NDArray[np.float64] | None:
     if weights is None:
         return None
-    array = np.asarray(weights, dtype=np.float64)
+    array = np.asarray(weights)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"feature weights must be numbers, got dtype {array.dtype}")
     if array.shape != (n_features,):
         raise ValueError(f"expected feature weights of shape ({n_features},), got {array.shape}")
     if not np.isfinite(array).all() or (array < 0).any() or not array.any():
         raise ValueError("feature weights must be finite, not negative and not all zero")
-    return array
+    array = array.astype(np.float64)
+    return array / array.max()  # neither a sum nor a share leaves the range of a float
 
 
 def check_base_score(base_score: Any, n_outputs: int, dtype: np.dtype[Any]) -> NDArray[Any]:
-    array = np.asarray(base_score, dtype=np.float64).astype(dtype)
+    array = np.asarray(base_score)
+    if array.dtype.kind not in "fiub":
+        raise TypeError(f"base_score must hold numbers, got dtype {array.dtype}")
+    with np.errstate(over="ignore"):
+        array = array.astype(dtype)
     if array.shape != (n_outputs,) or not np.isfinite(array).all():
         raise ValueError(f"base_score must be {n_outputs} finite numbers, got {base_score!r}")
     return array
@@ -149,15 +156,19 @@ def check_constraints(params: Params, features: FeatureSpace) -> None:
         )
 
 
-def check_margin(margin: Any, shape: tuple[int, int], what: str) -> NDArray[np.float64]:
+def check_margin(
+    margin: Any, shape: tuple[int, int], what: str, dtype: np.dtype[Any]
+) -> NDArray[Any]:
+    """A copy of the margin in ``dtype``."""
     array = np.asarray(margin)
     if array.dtype.kind not in "fiub":
         raise TypeError(f"{what} must hold numbers, got dtype {array.dtype}")
-    array = array.astype(np.float64)
+    with np.errstate(over="ignore"):
+        array = array.astype(dtype)
     if array.shape != shape and not (shape[1] == 1 and array.shape == shape[:1]):
         raise ValueError(f"{what} must have shape {shape}, got {array.shape}")
     if not np.isfinite(array).all():
-        raise ValueError(f"{what} must be finite, got NaN or infinity")
+        raise ValueError(f"{what} must be finite in {dtype}, got NaN or infinity")
     return array.reshape(shape)
 
 

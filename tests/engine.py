@@ -15,7 +15,7 @@ from fullhess.curvature import Layout, LayoutName
 from fullhess.grower import Grower
 from fullhess.kernels.histogram import sum_rows
 from fullhess.kernels.splitting import SPLIT_FIELDS
-from fullhess.leaves import DEFAULT_MAX_RANGE
+from fullhess.leaf_problem import DEFAULT_MAX_RANGE
 from fullhess.params import Params
 from fullhess.threads import Workers
 from fullhess.tree import Tree
@@ -88,11 +88,19 @@ class Search:
     """One node of all rows, searched with the grower's own buffers and kernels."""
 
     def __init__(
-        self, problem: Problem, params: NaiveParams, layout: LayoutName, g: Array, H: Array
+        self,
+        problem: Problem,
+        params: NaiveParams,
+        layout: LayoutName,
+        g: Array,
+        H: Array,
+        monotone: tuple[int, ...] | None = None,
     ):
         self.problem, self.params, self.g, self.H = problem, params, g, H
         binned, k = problem.binned, problem.k
         settings_ = {**engine_params(params, problem), "max_depth": params.max_depth or 1}
+        if layout == "diagonal":
+            settings_ |= {"split_hessian": "diagonal", "monotone_constraints": monotone}
         damped = params.split_gain == "guaranteed" and params.bound == "range"
         with Workers(1) as workers:
             self.grower = Grower(binned, Layout(layout, k), Params(**settings_), damped, workers)

@@ -1,7 +1,8 @@
 """Slow, obvious oracle of the mathematics: losses, curvatures, node solves, leaves.
 
 Everything is float64 with dense k x k matrices. Splits and growing stand in
-``naive_tree.py``, the verification of a finished tree in ``naive_checks.py``.
+``naive_tree.py``, values under an L1 penalty or bounds in ``naive_penalty.py``, the
+verification of a finished tree in ``naive_checks.py``.
 
 Symbols: ``g`` (n, k) and ``H`` (n, k, k) are the gradients and curvatures of the
 rows with the weights multiplied in; ``A`` (k, k) is a node's summed curvature.
@@ -34,6 +35,7 @@ class NaiveParams:
     """
 
     reg_lambda: float = 1.0
+    reg_alpha: float = 0.0
     min_child_weight: float = 0.0
     min_samples_leaf: int = 1
     min_split_gain: float = 0.0
@@ -49,6 +51,11 @@ class NaiveParams:
     learning_rate: float = 0.1
     bound: Literal["range", "none"] = "range"
     max_range: float = 30.0
+
+    @property
+    def is_constrained(self) -> bool:
+        """Whether values have a penalty or bounds score by score."""
+        return self.reg_alpha > 0.0 or (self.max_delta_step > 0.0 and self.leaf_prior == "ridge")
 
 
 class Rows(NamedTuple):
@@ -253,7 +260,13 @@ def value_range(d: Array, bound: str) -> Array:
 def node_solve(
     g: Array, A: Array, params: NaiveParams, x_parent: Array | None = None
 ) -> NodeSolution:
-    """Solve nodes with summed g (..., k) and A (..., k, k) from the parent's value (k,)."""
+    """Solve nodes with summed g (..., k) and A (..., k, k) from the parent's value (k,).
+
+    Under a penalty or bounds, scores that do not interact are solved one by one; with a
+    full matrix a step beyond max_delta_step is only scaled back.
+    """
+    if params.is_constrained and not A[..., ~np.eye(g.shape[-1], dtype=bool)].any():
+        return separable_solve(g, np.diagonal(A, axis1=-2, axis2=-1), params)
     b = -g if x_parent is None else -g - A @ x_parent
     k = g.shape[-1]
     size = np.abs(A).max(axis=(-2, -1))
@@ -278,6 +291,32 @@ def node_solve(
     return NodeSolution(d, q, beta, t, 2.0 * q * (t - growth))
 
 
+def separable_solve(
+    g: Array, h: Array, params: NaiveParams, low: Any = None, high: Any = None
+) -> NodeSolution:
+    """Solve nodes with summed g and diagonal curvature h (..., k) inside bounds (k,).
+
+    Without bounds those of max_delta_step hold. Where they leave zero out, the score is
+    that of the whole step.
+    """
+    limit = params.max_delta_step or np.inf
+    low = np.full(g.shape[-1], -limit) if low is None else low
+    high = np.full(g.shape[-1], limit) if high is None else high
+    h = h + params.reg_lambda
+    pull = np.sign(-g) * np.maximum(np.abs(g) - params.reg_alpha, 0.0)
+    w = np.clip(np.where(h > 0.0, pull / np.where(h > 0.0, h, 1.0), 0.0), low, high)
+    slope = (-g * w - params.reg_alpha * np.abs(w)).sum(axis=-1)
+    second = (h * w * w).sum(axis=-1)
+    beta = value_range(w, params.bound)
+    if params.split_gain == "quadratic":
+        return NodeSolution(w, slope, beta, np.ones_like(slope), 2.0 * slope - second)
+    t = np.ones_like(slope)
+    if (low <= 0.0).all() and (high >= 0.0).all():
+        ratio = np.maximum(slope, 0.0) / np.where(second > 0.0, second, 1.0)
+        t = np.where(second > 0.0, np.minimum(1.0, damped_step(beta, ratio)), 1.0)
+    return NodeSolution(w, slope, beta, t, 2.0 * (t * slope - second * bound_growth(t, beta)))
+
+
 def _step_to(d: Array, limit: float) -> Array:
     """Largest multiple of d (..., k) inside max|d| <= limit."""
     return np.asarray(limit / np.maximum(np.abs(d).max(axis=-1), 1e-300))
@@ -299,9 +338,10 @@ def bound_factor(x: Array, params: NaiveParams, default: bool = True) -> float:
     return min(1.0, params.max_range / max(float(value_range(x, params.bound)), 1e-300))
 
 
-def leaf_objective(rows: Rows, x: Array, reg_lambda: float) -> float:
-    """Loss of the leaf with x (k,) added to every score, plus the ridge."""
-    return total_loss(rows.shift(x)) + 0.5 * reg_lambda * float(x @ x)
+def leaf_objective(rows: Rows, x: Array, reg_lambda: float, reg_alpha: float = 0.0) -> float:
+    """Loss of the leaf with x (k,) added to every score, plus the penalties."""
+    penalty = 0.5 * reg_lambda * float(x @ x) + reg_alpha * float(np.abs(x).sum())
+    return total_loss(rows.shift(x)) + penalty
 
 
 def ridge_leaf(rows: Rows, params: NaiveParams, kind: str = "full") -> Array:
@@ -310,6 +350,10 @@ def ridge_leaf(rows: Rows, params: NaiveParams, kind: str = "full") -> Array:
     ``kind`` is the curvature of a Newton or damped step; exact leaves have no
     use for a stand-in.
     """
+    if params.is_constrained:
+        from naive_penalty import penalised_leaf  # it imports this module
+
+        return penalised_leaf(rows, params, kind)
     if params.leaf_solver == "exact":
         return exact_leaf(rows, params)
     g, H = (s.sum(axis=0) for s in weighted_stats(rows, kind))

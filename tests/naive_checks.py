@@ -328,7 +328,8 @@ def regularised_loss(
     leaves = {int(v): rows.take(reach[v]) for v in np.flatnonzero(tree.feature < 0)}
     x = {v: tree.values[tree.leaf[v]] / params.learning_rate for v in leaves}
     if params.leaf_prior == "ridge" or params.reg_lambda == 0.0:
-        return sum(leaf_objective(part, x[v], params.reg_lambda) for v, part in leaves.items())
+        penalties = (params.reg_lambda, params.reg_alpha)
+        return sum(leaf_objective(part, x[v], *penalties) for v, part in leaves.items())
     return path_objective(parent, leaves, _inner_values(parent, x), params.reg_lambda)
 
 

@@ -214,6 +214,7 @@ def tree_params(draw: st.DrawFn, objective: Objective = "softmax", **fixed: Any)
         "min_samples_leaf": draw(st.sampled_from([1, 2, 5])),
         "min_split_gain": draw(st.sampled_from([0.0, 0.01, 1.0])),
         "max_delta_step": draw(st.sampled_from([0.0, 0.3])),
+        "reg_alpha": 0.0,
         "split_gain": draw(st.sampled_from(["guaranteed", "quadratic"])),
         "leaf_solver": draw(st.sampled_from(["newton", "damped", "exact"])),
         "leaf_prior": draw(st.sampled_from(["ridge", "path"])),

@@ -38,8 +38,8 @@ def check_values(tree, problem, params, hessian):
     """Leaf values to 1e-6: of the value itself, and of the scale of float32 statistics."""
     exact = params.leaf_solver == "exact"
     atol = 1e-7 if exact else 1e-6 * max(1.0, np.abs(tree.values).max())
-    if exact and params.reg_lambda < 1e-3 and not params.max_delta_step:
-        # Nothing but its bound may hold such a leaf: the loss is what must agree.
+    if exact and params.reg_lambda < 1e-3:
+        # Nothing but its bounds may hold such a leaf: the loss is what must agree.
         best = tree.with_values(oracle_values(tree, problem.binned, problem.rows, params, hessian))
         mine, other = (
             regularised_loss(t, problem.binned, problem.rows, params) for t in (tree, best)

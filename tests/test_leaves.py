@@ -16,7 +16,8 @@ from strategies import LABELS, STAND_INS, WEIGHTS, Problem, make_rows, problems,
 
 import fullhess
 from fullhess.bins import BinnedMatrix
-from fullhess.leaves import DEFAULT_MAX_RANGE, MATRIX_MAX_OUTPUTS, effective_solver
+from fullhess.leaf_problem import DEFAULT_MAX_RANGE
+from fullhess.leaves import MATRIX_MAX_OUTPUTS, effective_solver
 from fullhess.objectives import CustomObjective, Softmax, SquaredError
 from fullhess.params import Params
 

@@ -26,12 +26,16 @@ DEFAULTS = {
     "min_child_weight": 1.0,
     "min_split_gain": 0.0,
     "reg_lambda": 1.0,
+    "reg_alpha": 0.0,
     "max_delta_step": 0.0,
     "subsample": 1.0,
     "sampling_method": "uniform",
     "colsample_bytree": 1.0,
     "colsample_bylevel": 1.0,
     "colsample_bynode": 1.0,
+    "num_parallel_tree": 1,
+    "monotone_constraints": None,
+    "interaction_constraints": None,
     "max_cat_to_onehot": 4,
     "cat_smooth": 10.0,
     "max_histogram_mb": 1024,
@@ -51,6 +55,7 @@ AT_LEAST_ZERO = [
     "min_child_weight",
     "min_split_gain",
     "reg_lambda",
+    "reg_alpha",
     "max_delta_step",
     "cat_smooth",
 ]
@@ -60,16 +65,18 @@ INTEGERS = [
     "max_depth",
     "max_leaves",
     "min_samples_leaf",
+    "num_parallel_tree",
     "max_cat_to_onehot",
     "max_histogram_mb",
     "random_state",
     "n_jobs",
 ]
+LISTS = ["monotone_constraints", "interaction_constraints"]
 
 
 def test_defaults_are_the_documented_ones():
     assert Params().to_dict() == DEFAULTS
-    assert {*CHOICES, *REALS, *INTEGERS} == {item.name for item in fields(Params)}
+    assert {*CHOICES, *REALS, *INTEGERS, *LISTS} == {item.name for item in fields(Params)}
 
 
 def test_from_dict_inverts_to_dict():
@@ -185,6 +192,7 @@ def test_sizes_are_not_negative(name):
         ("max_depth", [1, 512], [-1, 513]),
         ("max_leaves", [0, 2, 2**30], [1, -1, 2**30 + 1]),
         ("min_samples_leaf", [1, 10**6], [0, -1]),
+        ("num_parallel_tree", [1, 100], [0, -1]),
         ("max_cat_to_onehot", [1, 500], [0]),
         ("max_histogram_mb", [1, 10**5], [0]),
         ("random_state", [0, 2**63 - 1], [-1, 2**63]),
@@ -223,6 +231,60 @@ def test_trees_without_any_limit_are_refused(policy):
         Params(grow_policy=policy, max_depth=0, max_leaves=0)
     Params(grow_policy=policy, max_depth=0, max_leaves=2)
     Params(grow_policy=policy, max_depth=1, max_leaves=0)
+
+
+@pytest.mark.parametrize(
+    ("value", "stored"),
+    [
+        (None, None),
+        ((0, 0), None),
+        ([1, 0, -1], (1, 0, -1)),
+        (np.array([1, -1], np.int8), (1, -1)),
+        ((1.0, np.float32(-1)), (1, -1)),
+    ],
+)
+def test_monotone_constraints_are_signs(value, stored):
+    assert Params(monotone_constraints=value).monotone_constraints == stored
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["(1,0)", 1, {0: 1}, (2,), (0.5, 1), (np.nan,), (np.inf,), ("1",), [[1, 0]], np.ones((2, 2))],
+)
+def test_monotone_constraints_refuse_what_is_no_list_of_signs(value):
+    with pytest.raises(ParameterError, match=r"monotone_constraints: expected -1, 0 or 1"):
+        Params(monotone_constraints=value)
+
+
+@pytest.mark.parametrize(
+    ("value", "stored"),
+    [
+        (None, None),
+        ([], None),
+        ([[3, 1, 1], (2,)], ((1, 3), (2,))),
+        (({0, 2}, np.array([1])), ((0, 2), (1,))),
+    ],
+)
+def test_interaction_constraints_are_sets_of_numbers(value, stored):
+    params = Params(interaction_constraints=value)
+    assert params.interaction_constraints == stored
+    assert Params.from_dict(json.loads(json.dumps(params.to_dict()))) == params
+
+
+@pytest.mark.parametrize(
+    "value", ["[[0,1]]", 3, [1, 2], [[]], [[-1]], [["a"]], [[0.5]], [[True]], {0: [1]}, [[[0]]]]
+)
+def test_interaction_constraints_refuse_what_is_no_list_of_sets(value):
+    with pytest.raises(ParameterError, match=r"interaction_constraints: expected lists"):
+        Params(interaction_constraints=value)
+
+
+@pytest.mark.parametrize("given", [{"reg_alpha": 1.0}, {"monotone_constraints": (1,)}])
+def test_penalties_refuse_what_their_search_cannot_do(given):
+    for clash in ({"leaf_prior": "path"}, {"split_hessian": "full"}):
+        with pytest.raises(ParameterError, match=f"{next(iter(given))} cannot be combined with"):
+            Params(**given, **clash)
+    Params(**given, split_hessian="full", objective="squared_error")  # a diagonal one
 
 
 def test_squared_error_refuses_num_class():

@@ -20,6 +20,7 @@ MAX_EXPONENT = 500.0  # of a range, so that the bound's exponential stays finite
 CD_TOLERANCE = 1e-10  # of the largest move of a sweep, against the largest value
 CD_WORK = 4e6  # multiplications for one leaf: 500 sweeps up to 90 scores
 MAX_SWEEPS = 500
+MAX_LEAP = 256  # scores up to which free ones are solved together, k³/6 a time
 
 
 @kernel
@@ -122,7 +123,7 @@ def evaluate_constrained(n, prefixes, total, settings, direction, low, high, sco
 def constrained_directions(
     layout, gradient, curvature, x, reg_lambda, reg_alpha, low, high, out, slope, second
 ):
-    """Steps to the minima of penalised quadratic models inside bounds, by coordinates.
+    """Steps to the minima of penalised quadratic models inside bounds.
 
     Parameters
     ----------
@@ -130,29 +131,19 @@ def constrained_directions(
     slope : (L,), output: minus the directional derivative of the penalised model along
         the step, with the penalty's own change in place of its derivative.
     second : (L,), output: the model's curvature along the step, λ included.
-
-    A model falls with every coordinate, so the step goes down even when the sweeps end
-    before they have converged.
     """
     k = x.shape[1]
     matrix = np.empty((k, k))
-    r = np.empty(k)
+    r = np.empty(k)  # derivative of the smooth part at z
     z = np.empty(k)
-    n_sweeps = 1
-    if layout != DIAGONAL:
-        n_sweeps = int(min(max(CD_WORK / (k * k), 10.0), MAX_SWEEPS))
     for leaf in range(x.shape[0]):
         _unpack_ridge(layout, curvature[leaf], reg_lambda, matrix)
         for j in range(k):
             z[j] = x[leaf, j]
             r[j] = gradient[leaf, j] + reg_lambda * x[leaf, j]
-        for _ in range(n_sweeps):
-            moved = _sweep(layout, matrix, r, z, reg_alpha, low[leaf], high[leaf])
-            largest = 0.0
-            for j in range(k):
-                largest = max(largest, abs(z[j]))
-            if moved <= CD_TOLERANCE * largest:
-                break
+        _minimise(layout, matrix, r, z, reg_alpha, low[leaf], high[leaf])
+        if layout == LAPLACIAN and reg_lambda == 0.0 and reg_alpha == 0.0:
+            _centre(z, low[leaf], high[leaf])
         down = 0.0
         curved = 0.0
         for j in range(k):
@@ -163,6 +154,31 @@ def constrained_directions(
             curved += d * (r[j] - g)  # r = g + (A + λI) d
         slope[leaf] = down
         second[leaf] = curved
+
+
+@kernel
+def _minimise(layout, matrix, r, z, reg_alpha, low, high):
+    """Move z to the minimum of the penalised model inside the bounds, keeping r.
+
+    Sweeps over the coordinates find the scores that stay at a bound or at the kink of the
+    penalty; a Newton step on the others spares the many sweeps that scores tied to each
+    other would take. The model falls with each of both, so that z is no worse than its
+    start even where they end before they have converged.
+    """
+    k = z.shape[0]
+    if layout == DIAGONAL:
+        _sweep(layout, matrix, r, z, reg_alpha, low, high)
+        return
+    factor = np.empty((min(k, MAX_LEAP), min(k, MAX_LEAP)))
+    for _ in range(int(min(max(CD_WORK / (k * k), 10.0), MAX_SWEEPS))):
+        moved = _sweep(layout, matrix, r, z, reg_alpha, low, high)
+        largest = 0.0
+        for j in range(k):
+            largest = max(largest, abs(z[j]))
+        if moved <= CD_TOLERANCE * largest:
+            break
+        if k <= MAX_LEAP:
+            _leap(matrix, r, z, reg_alpha, low, high, factor)
 
 
 @kernel
@@ -187,6 +203,86 @@ def _sweep(layout, matrix, r, z, reg_alpha, low, high):
             for i in range(k):
                 r[i] += matrix[i, j] * step
     return moved
+
+
+@kernel
+def _leap(matrix, r, z, reg_alpha, low, high, factor):
+    """A Newton step of the free scores together, up to where the first one is held."""
+    k = z.shape[0]
+    free = np.empty(k, np.int64)
+    step = np.empty(k)
+    n = 0
+    for j in range(k):
+        if low[j] < z[j] < high[j] and (reg_alpha == 0.0 or z[j] != 0.0):
+            free[n] = j
+            step[n] = -r[j] - (math.copysign(reg_alpha, z[j]) if reg_alpha > 0.0 else 0.0)
+            n += 1
+    if n < 2:
+        return
+    for a in range(n):
+        for b in range(a + 1):
+            factor[a, b] = matrix[free[a], free[b]]
+    _solve_semidefinite(factor, step, n)
+    length = 1.0
+    held = -1
+    wall = 0.0
+    for a in range(n):
+        j = free[a]
+        bound = high[j] if step[a] > 0.0 else low[j]
+        if reg_alpha > 0.0 and step[a] * z[j] < 0.0:  # the kink lies ahead
+            bound = max(low[j], 0.0) if z[j] > 0.0 else min(high[j], 0.0)
+        if abs(length * step[a]) > abs(bound - z[j]):
+            length = (bound - z[j]) / step[a]
+            held = j
+            wall = bound
+    for a in range(n):
+        j = free[a]
+        move = wall - z[j] if j == held else length * step[a]
+        z[j] = wall if j == held else min(max(z[j] + move, low[j]), high[j])
+        for i in range(k):
+            r[i] += matrix[i, j] * move
+
+
+@kernel
+def _solve_semidefinite(factor, b, n):
+    """b becomes a solution of M b' = b, M the lower triangle of ``factor``, overwritten.
+
+    A pivot that vanishes but for rounding gets no step.
+    """
+    for j in range(n):
+        for i in range(j, n):
+            total = factor[i, j]
+            for l in range(j):
+                total -= factor[i, l] * factor[j, l]
+            if i == j:
+                enough = total > 1e-13 * factor[j, j] and total > TINY_CURVATURE
+                factor[j, j] = math.sqrt(total) if enough else math.inf
+            else:
+                factor[i, j] = total / factor[j, j]
+    for i in range(n):
+        total = b[i]
+        for l in range(i):
+            total -= factor[i, l] * b[l]
+        b[i] = total / factor[i, i]
+    for i in range(n - 1, -1, -1):
+        total = b[i]
+        for l in range(i + 1, n):
+            total -= factor[l, i] * b[l]
+        b[i] = total / factor[i, i]
+
+
+@kernel
+def _centre(z, low, high):
+    """Shift all scores towards a mean of zero, as far as the bounds allow."""
+    shift = -z.mean()
+    least = -math.inf
+    most = math.inf
+    for j in range(z.shape[0]):
+        least = max(least, low[j] - z[j])
+        most = min(most, high[j] - z[j])
+    shift = min(max(shift, least), most)
+    for j in range(z.shape[0]):
+        z[j] = min(max(z[j] + shift, low[j]), high[j])
 
 
 @kernel

@@ -1,0 +1,150 @@
+"""The nodes of a tree while it grows, and the tree they become."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .bins import Binning
+from .objectives import LeafRows
+from .tree import Tree
+
+__all__ = ["Bounds", "GrownTree", "Node", "Search", "assemble"]
+
+Bounds = tuple[NDArray[np.float64], NDArray[np.float64]]  # lowest, highest value (k,)
+
+
+@dataclass(eq=False)
+class Node:
+    """A node while the tree grows."""
+
+    index: int
+    depth: int
+    begin: int
+    end: int
+    sums: NDArray[np.float64]  # (width,) statistics of its rows
+    center: NDArray[np.float64]  # (k,) its own value (path prior), or zeros
+    score: float
+    cover: float
+    path: frozenset[int]  # features of the splits above
+    low: NDArray[np.float64]  # (k,) bounds of its value
+    high: NDArray[np.float64]
+    histogram: NDArray[np.float32] | None = None
+    splits: NDArray[np.float64] | None = None  # (d, SPLIT_FIELDS) of every feature
+    left_bins: NDArray[np.uint8] = field(default_factory=lambda: np.empty(0, np.uint8))
+    feature: int = -1
+    children: tuple[Node, Node] | None = None
+
+    @property
+    def n_rows(self) -> int:
+        return self.end - self.begin
+
+    @property
+    def wanted(self) -> bool:
+        """Whether its best split is to be searched."""
+        return self.splits is not None
+
+    @property
+    def split(self) -> NDArray[np.float64]:
+        assert self.splits is not None
+        return np.asarray(self.splits[self.feature])
+
+
+@dataclass(frozen=True, eq=False)
+class GrownTree:
+    """A structure with the rows and sums of its leaves.
+
+    Attributes
+    ----------
+    tree : the tree; its leaf values are still zero.
+    leaves : rows of each leaf.
+    sums : (n_leaves, width) statistics of each leaf.
+    low, high : (n_leaves, k) bounds of each leaf's values.
+    """
+
+    tree: Tree
+    leaves: LeafRows
+    sums: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Search:
+    """Histogram work on two siblings, or on the root alone as ``small``.
+
+    With ``subtract`` the larger child's histogram starts as the parent's.
+    """
+
+    small: Node
+    large: Node | None
+    subtract: bool
+
+    @property
+    def is_needed(self) -> bool:
+        return self.small.wanted or (self.large is not None and self.large.wanted)
+
+
+def assemble(nodes: list[Node], binning: Binning, rows: NDArray[np.int32]) -> GrownTree:
+    """The tree of these nodes with zero leaf values, and what its leaves hold."""
+    n = len(nodes)
+    feature = np.full(n, -1, np.int32)
+    left = np.full(n, -1, np.int32)
+    right = np.full(n, -1, np.int32)
+    threshold = np.full(n, np.nan)
+    default_left = np.zeros(n, bool)
+    gain = np.zeros(n)
+    categories: list[NDArray[np.int32]] = [np.empty(0, np.int32)] * n
+    for node in nodes:
+        if node.children is None:
+            continue
+        i = node.index
+        feature[i] = node.feature
+        left[i], right[i] = (child.index for child in node.children)
+        gain[i] = node.split[0]
+        if binning.features.categorical[node.feature]:
+            categories[i] = _left_categories(node, binning)
+        else:
+            threshold[i] = _threshold(node, binning)
+            default_left[i] = bool(node.split[3])
+    is_leaf = feature < 0
+    leaves = [node for node in nodes if node.children is None]
+    tree = Tree(
+        feature=feature,
+        threshold=threshold,
+        default_left=default_left,
+        left=left,
+        right=right,
+        leaf=np.where(is_leaf, np.cumsum(is_leaf) - 1, -1),
+        gain=gain,
+        cover=np.array([node.cover for node in nodes]),
+        count=np.array([node.n_rows for node in nodes]),
+        category_offsets=np.cumsum([0, *(len(c) for c in categories)]),
+        category_values=np.concatenate(categories),
+        values=np.zeros((len(leaves), len(nodes[0].low))),
+    )
+    leaf_rows = LeafRows(
+        rows,
+        np.array([node.begin for node in leaves]),
+        np.array([node.end for node in leaves]),
+    )
+    sums, low, high = (
+        np.array([getattr(node, name) for node in leaves]) for name in ("sums", "low", "high")
+    )
+    return GrownTree(tree, leaf_rows, sums, low, high)
+
+
+def _threshold(node: Node, binning: Binning) -> float:
+    """The cut of a numeric split; +inf where every present value goes left."""
+    cuts = binning.cuts[node.feature]
+    split_bin = int(node.split[2])
+    return float(cuts[split_bin]) if split_bin < len(cuts) else np.inf
+
+
+def _left_categories(node: Node, binning: Binning) -> NDArray[np.int32]:
+    codes = binning.categories[node.feature]
+    assert codes is not None
+    first = binning.cell_offsets[node.feature]
+    return np.sort(codes[node.left_bins[first : first + len(codes)] != 0])
