@@ -197,11 +197,6 @@ class Booster(xgboost.Booster):  # type: ignore[misc]
         # What the model so far predicts, whatever becomes of this booster.
         before = xgboost.Booster(model_file=self)
         model = replace(self.native, best_iteration=None)
-        if model.n_outputs != problem.n_outputs:
-            raise ValueError(
-                f"the model to continue has {model.n_outputs} outputs, the parameters ask for "
-                f"{problem.n_outputs}"
-            )
 
         def start(dmatrix: Any) -> Any:
             margin = before.predict(dmatrix, output_margin=True, strict_shape=True)
