@@ -11,7 +11,7 @@ from typing import Any
 import fullhess_xgboost as _adapter
 from fullhess_xgboost import *  # noqa: F403
 
-__all__ = _adapter.__all__  # noqa: PLE0605
+__all__ = _adapter.__all__
 __version__ = _adapter.__version__
 
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from .host import xgboost as _xgboost  # first: it checks that there is one
-from . import sklearn  # isort: skip
+from . import sklearn
 from .booster import Booster
 from .data import to_binned
 from .export import to_xgboost
+from .host import xgboost as _xgboost  # isort: split  (it checks that there is one)
 from .importer import from_xgboost
 from .params import markdown_table
 from .sklearn import (
@@ -47,7 +47,7 @@ _OURS = [
     "train",
     "training",
 ]
-__all__ = sorted({*_OURS, *_xgboost.__all__})  # noqa: PLE0605
+__all__ = sorted({*_OURS, *_xgboost.__all__})
 __version__ = _xgboost.__version__
 
 

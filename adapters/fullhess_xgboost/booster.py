@@ -294,11 +294,9 @@ def _derivation(fobj: Any, iteration: int, dtrain: Any) -> Derive:
             found = fobj(raw, dtrain)
         if not isinstance(found, (tuple, list)) or len(found) != 2:
             raise TypeError(
-                "a custom objective must return (gradient, hessian), got "
-                f"{type(found).__name__}"
+                f"a custom objective must return (gradient, hessian), got {type(found).__name__}"
             )
         gradient, hessian = (np.asarray(part) for part in found)
         return gradient, hessian
 
     return derive
-

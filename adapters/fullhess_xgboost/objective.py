@@ -38,9 +38,7 @@ class Problem:
         return {"objective": self.objective}
 
 
-def find_problem(
-    booster: Any, params: Mapping[str, Any], dtrain: Any, fobj: Any
-) -> Problem | None:
+def find_problem(booster: Any, params: Mapping[str, Any], dtrain: Any, fobj: Any) -> Problem | None:
     """The vector problem these parameters state; None if XGBoost is to train it.
 
     fobj : a custom objective, or None.

@@ -206,7 +206,10 @@ TABLE: dict[str, Rule] = {
         name: Rule("elsewhere", _DART)
         for name in ("sample_type", "normalize_type", "rate_drop", "one_drop", "skip_drop")
     },
-    **{name: Rule("elsewhere", _LINEAR) for name in ("feature_selector", "top_k", "tolerance", "max_row_perbatch")},
+    **{
+        name: Rule("elsewhere", _LINEAR)
+        for name in ("feature_selector", "top_k", "tolerance", "max_row_perbatch")
+    },
     **{
         name: Rule("elsewhere", _RANKING)
         for name in (
@@ -372,9 +375,7 @@ def _unknown(name: str) -> ParameterError:
     known = [*TABLE, *ALIASES]
     close = difflib.get_close_matches(name, known, n=1)
     advice = f"did you mean {close[0]!r}?" if close else "leave it out"
-    return ParameterError(
-        f"{name!r} is a parameter neither of XGBoost nor of fullhess; {advice}"
-    )
+    return ParameterError(f"{name!r} is a parameter neither of XGBoost nor of fullhess; {advice}")
 
 
 def markdown_table() -> str:

@@ -24,6 +24,8 @@ __all__ = ["Derivatives", "Derive", "Run"]
 Derivatives = tuple[NDArray[Any], NDArray[Any]]  # gradient, Hessian
 Derive = Callable[[NDArray[np.float32]], Derivatives]  # at scores (n, k)
 
+Info = tuple[NDArray[np.float32], ...]
+
 _INTERCEPT_OF_CUSTOM = 0.5  # XGBoost does not fit one to a custom objective
 
 
@@ -54,14 +56,18 @@ class Run:
         self._watched: weakref.WeakKeyDictionary[Any, Follower] = weakref.WeakKeyDictionary()
         self._derivatives: Derivatives | None = None
         self.set_metrics(metrics)
+        self._info = _info_of(dtrain)
         label = _labels_of(dtrain, problem)
         weight = dtrain.get_weight()
         base_score = self._intercept(label, weight) if init_model is None else None
         self.data = HostData.of(dtrain, settings.max_bin, settings.nthread)
         scores = self._scores_before(dtrain)
         if derive is not None:
-            first = np.tile(base_score, (len(label), 1)) if scores is None else scores
-            self._derivatives = derive(first.astype(np.float32))
+            first = scores
+            if first is None:
+                assert base_score is not None
+                first = np.tile(base_score.astype(np.float32), (len(label), 1))
+            self._derivatives = derive(first.copy())
         self._fresh = True  # the derivatives are those of the next round
         self.trainer = Trainer(
             self._engine_params(settings),
@@ -132,7 +138,8 @@ class Run:
         self._evaluator = Evaluator(self.problem, metrics)
 
     def trains_on(self, dmatrix: Any) -> bool:
-        return self._dtrain() is dmatrix
+        """Whether this is the training matrix, with the labels and weights it had."""
+        return self._dtrain() is dmatrix and _same(self._info, _info_of(dmatrix))
 
     def step(self, derive: Derive | None) -> None:
         """Add a round."""
@@ -151,7 +158,7 @@ class Run:
 
     def margins(self, dmatrix: Any, name: str) -> NDArray[np.float32]:
         """(n, k) scores of a matrix after all rounds so far."""
-        if self.trains_on(dmatrix):
+        if self._dtrain() is dmatrix:
             return self.trainer.raw
         follower = self._watched.get(dmatrix)
         if follower is None:
@@ -185,15 +192,16 @@ class Evaluator:
 
     def _stand_in(self, dmatrix: Any) -> Any:
         """A matrix with the labels and weights of another and one column of zeros."""
-        stand = self._stands.get(dmatrix)
-        if stand is None:
-            label, weight = dmatrix.get_label(), dmatrix.get_weight()
+        info = _info_of(dmatrix)
+        stand, known = self._stands.get(dmatrix, (None, ()))
+        if stand is None or not _same(known, info):
+            label, weight, _ = info
             stand = xgboost.DMatrix(
                 np.zeros((dmatrix.num_row(), 1), np.float32),
                 label=label if label.size else None,
                 weight=weight if weight.size else None,
             )
-            self._stands[dmatrix] = stand
+            self._stands[dmatrix] = stand, info
         return stand
 
     def line(
@@ -234,6 +242,15 @@ def class_intercept(
     )
     logs = np.log(share + 1e-6)
     return np.asarray(logs - logs.mean())
+
+
+def _info_of(dmatrix: Any) -> Info:
+    """Labels, weights and base margin, which a matrix may change at any time."""
+    return dmatrix.get_label(), dmatrix.get_weight(), dmatrix.get_base_margin()
+
+
+def _same(one: Info, other: Info) -> bool:
+    return all(np.array_equal(a, b) for a, b in zip(one, other, strict=True))
 
 
 def _feature_weights_of(dmatrix: Any) -> NDArray[np.float32] | None:

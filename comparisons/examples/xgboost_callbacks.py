@@ -2,8 +2,9 @@
 
 import tempfile
 
-import fullhess.xgboost as xgb
 from sklearn.datasets import load_iris
+
+import fullhess.xgboost as xgb
 
 X, y = load_iris(return_X_y=True)
 dtrain = xgb.DMatrix(X[::2], label=y[::2])

@@ -1,8 +1,9 @@
 """Columns of categories in a DataFrame."""
 
-import fullhess.xgboost as xgb
 import numpy as np
 import pandas as pd
+
+import fullhess.xgboost as xgb
 
 generator = np.random.default_rng(0)
 colours = ["red", "green", "blue", "grey", "black", "white"]

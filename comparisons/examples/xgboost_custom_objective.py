@@ -1,8 +1,9 @@
 """A softmax objective and a metric of one's own."""
 
-import fullhess.xgboost as xgb
 import numpy as np
 from sklearn.datasets import load_iris
+
+import fullhess.xgboost as xgb
 
 X, y = load_iris(return_X_y=True)
 dtrain = xgb.DMatrix(X, label=y)

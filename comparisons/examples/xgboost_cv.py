@@ -1,7 +1,8 @@
 """Cross-validation with early stopping."""
 
-import fullhess.xgboost as xgb
 from sklearn.datasets import load_wine
+
+import fullhess.xgboost as xgb
 
 X, y = load_wine(return_X_y=True)
 dtrain = xgb.DMatrix(X, label=y)

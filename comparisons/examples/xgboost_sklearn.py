@@ -2,11 +2,12 @@
 
 import pickle
 
-import fullhess.xgboost as xgb
 from sklearn.datasets import load_wine
 from sklearn.model_selection import GridSearchCV, cross_val_score, train_test_split
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
+
+import fullhess.xgboost as xgb
 
 X, y = load_wine(return_X_y=True)
 X_train, X_valid, y_train, y_valid = train_test_split(X, y, random_state=0, stratify=y)

@@ -1,8 +1,9 @@
 """Train with evaluation sets and early stopping, save, load, predict."""
 
-import fullhess.xgboost as xgb
 from sklearn.datasets import load_digits
 from sklearn.model_selection import train_test_split
+
+import fullhess.xgboost as xgb
 
 X, y = load_digits(return_X_y=True)
 X_train, X_valid, y_train, y_valid = train_test_split(X, y, random_state=0)

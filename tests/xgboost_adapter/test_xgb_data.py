@@ -154,7 +154,8 @@ def test_frames_with_categories(kind, rng):
     pytest.importorskip("pyarrow")
     options = {"max_bin": 8} if kind is xgboost.QuantileDMatrix else {}
     dtrain = kind(frame(rng), enable_categorical=True, **options)
-    other = xgboost.DMatrix(frame(rng, order=["top", "low", "high", "mid"]), enable_categorical=True)
+    other = frame(rng, order=["top", "low", "high", "mid"])
+    other = xgboost.DMatrix(other, enable_categorical=True)
     data = HostData.of(dtrain, 8, 1)
     assert data.binned.binning.features.names == ("number", "level", "flag", "count")
     assert data.binned.binning.features.categorical.tolist() == [False, True, False, False]
@@ -203,7 +204,7 @@ def test_matrix_of_other_width_is_refused(rng):
 
 def test_quantile_matrix_with_another_max_bin_is_refused(rng):
     dtrain = xgboost.QuantileDMatrix(rng.normal(size=(50, 2)), max_bin=16)
-    with pytest.raises(ValueError, match="max_bin=32, but .* built with max_bin=16"):
+    with pytest.raises(ValueError, match=r"max_bin=32, but .* built with max_bin=16"):
         to_binned(dtrain, max_bin=32)
 
 

@@ -55,7 +55,8 @@ def test_estimator_trains_what_train_trains(wine):
         "leaf_prior": "path",
     }  # fmt: skip
     booster = xgb.train(params, xgb.QuantileDMatrix(X, label=y), 5)
-    margins = [b.predict(xgb.DMatrix(X), output_margin=True) for b in (model.get_booster(), booster)]
+    boosters = (model.get_booster(), booster)
+    margins = [b.predict(xgb.DMatrix(X), output_margin=True) for b in boosters]
     assert np.array_equal(*margins)
 
 

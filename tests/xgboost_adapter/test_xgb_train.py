@@ -149,9 +149,7 @@ def test_quantile_matrices_train_the_same_model(rng):
     quantile = xgb.QuantileDMatrix(X, label=y)
     dvalid = xgb.QuantileDMatrix(Xv, label=yv, ref=quantile)
     a = xgb.train(SOFT, plain, 4)
-    b = xgb.train(
-        SOFT, quantile, 4, evals=[(dvalid, "v")], evals_result=result, verbose_eval=False
-    )
+    b = xgb.train(SOFT, quantile, 4, evals=[(dvalid, "v")], evals_result=result, verbose_eval=False)
     assert a.save_raw() == b.save_raw()
     host = float(b.eval(xgb.DMatrix(Xv, label=yv)).rsplit(":", 1)[1])
     assert result["v"]["mlogloss"][-1] == pytest.approx(host, rel=1e-6)
@@ -343,9 +341,10 @@ def test_weights_of_a_custom_objective_are_its_own(rng):
     weighted = xgb.DMatrix(X, label=y, weight=rng.random(len(X)))
     booster = xgb.train({**SOFT, "max_bin": 512}, weighted, 1, obj=own_softmax("full"))
     again = xgb.DMatrix(X, label=y, weight=weighted.get_weight() * 2)
-    assert booster.save_raw() == xgb.train(
-        {**SOFT, "max_bin": 512}, again, 1, obj=own_softmax("full")
-    ).save_raw()
+    assert (
+        booster.save_raw()
+        == xgb.train({**SOFT, "max_bin": 512}, again, 1, obj=own_softmax("full")).save_raw()
+    )
 
 
 def test_custom_objective_of_several_targets(rng):
@@ -455,6 +454,21 @@ def test_updating_by_hand(sets):
     assert np.array_equal(margin(booster, dvalid), margin(xgb.train(SOFT, dtrain, 5), dvalid))
 
 
+def test_labels_and_weights_changed_between_rounds_count(rng):
+    X, y = arrays(rng)
+    dtrain = xgb.DMatrix(X, label=y)
+    booster = xgb.Booster(SOFT, [dtrain])
+    booster.update(dtrain, 0)
+    before = booster.eval(dtrain)
+    dtrain.set_label((y + 1) % K)
+    assert booster.eval(dtrain) != before
+    dtrain.set_weight(np.linspace(0.1, 2.0, len(y)))
+    booster.update(dtrain, 1)
+    again = xgb.DMatrix(X, label=(y + 1) % K, weight=np.linspace(0.1, 2.0, len(y)))
+    wanted = xgb.train(SOFT, again, 1, xgb_model=booster[:1])
+    assert np.array_equal(margin(booster, dtrain), margin(wanted, dtrain))
+
+
 def test_boosting_with_given_derivatives(sets):
     dtrain = sets[0]
     booster = xgb.Booster(SOFT, [dtrain])
@@ -552,8 +566,9 @@ def test_copies_slices_and_pickles_stay_ours(sets):
     booster = xgb.train(SOFT, sets[0], 4)
     booster.set_attr(note="kept")
     whole = margin(booster, sets[1])
-    for other in (copy.copy(booster), copy.deepcopy(booster), booster.copy(),
-                  pickle.loads(pickle.dumps(booster)), xgb.Booster(model_file=booster)):  # fmt: skip
+    copies = [copy.copy(booster), copy.deepcopy(booster), booster.copy()]
+    copies += [pickle.loads(pickle.dumps(booster)), xgb.Booster(model_file=booster)]
+    for other in copies:
         assert type(other) is xgb.Booster
         assert np.array_equal(margin(other, sets[1]), whole)
         assert other.attr("note") == "kept"
@@ -622,6 +637,5 @@ def test_missing_num_class_is_the_hosts_error(rng):
 
 
 def test_arrays_are_refused(rng):
-    X, y = arrays(rng)
     with pytest.raises(TypeError):
-        xgb.train(SOFT, X, 1)
+        xgb.train(SOFT, arrays(rng)[0], 1)
