@@ -12,11 +12,14 @@ from __future__ import annotations
 
 from typing import Any
 
+from .host import xgboost as _xgboost
+
+# isort: split
+# The line above says what to do if there is no XGBoost.
 from . import sklearn
 from .booster import Booster
 from .data import to_binned
 from .export import to_xgboost
-from .host import xgboost as _xgboost  # isort: split  (it checks that there is one)
 from .importer import from_xgboost
 from .params import markdown_table
 from .sklearn import (
