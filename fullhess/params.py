@@ -165,7 +165,7 @@ class _Groups:
 def _is_group(group: tuple[Any, ...] | None) -> bool:
     """Whether this is a set of feature numbers, not empty."""
     return bool(group) and all(
-        isinstance(j, numbers.Integral) and not isinstance(j, bool) and j >= 0 for j in group or ()
+        isinstance(j, (int, np.integer)) and not isinstance(j, bool) and j >= 0 for j in group or ()
     )
 
 
