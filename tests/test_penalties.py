@@ -92,7 +92,7 @@ def test_no_slope_is_left_in_exact_leaves(k, changes):
 
 @pytest.mark.parametrize("solver", ["newton", "damped", "exact"])
 def test_a_large_penalty_gives_zero_trees_and_a_small_one_zeros_in_leaves(solver):
-    X, binned, y = planted(1, 4)
+    _, binned, y = planted(1, 4)
     params = {"leaf_solver": solver, "max_depth": 3, "learning_rate": 1.0, "n_jobs": 1}
     nothing = fullhess.train({**params, "reg_alpha": 1e4}, binned, y, num_boost_round=2)
     for tree in nothing.trees:
