@@ -32,12 +32,14 @@ from .kernels.lanes import SplitSettings
 from .kernels.partition import partition_rows
 from .kernels.solve import solve_node, trace_of
 from .kernels.splitting import SPLIT_FIELDS, choose_feature, find_best_splits
-from .nodes import Bounds, GrownTree, Node, Search, assemble
+from .nodes import Bounds, GrownTree, Node, Search, assemble, smoothed
 from .params import Params
 from .sampling import ColumnSampler
 from .threads import Workers
 
 __all__ = ["Grower"]
+
+_SEED_STEP = 0xD1B54A32D192ED03  # odd and without a pattern: seeds of nodes are far apart
 
 
 class Grower:
@@ -65,6 +67,9 @@ class Grower:
             reg_lambda=float(params.reg_lambda),
             cat_smooth=float(params.cat_smooth),
             max_cat_to_onehot=int(params.max_cat_to_onehot),
+            max_cat_threshold=int(params.max_cat_threshold),
+            cat_l2=float(params.cat_l2),
+            min_data_per_group=int(params.min_data_per_group),
             min_samples_leaf=int(params.min_samples_leaf),
             min_child_weight=float(params.min_child_weight),
             damped=bool(damped),
@@ -81,11 +86,16 @@ class Grower:
         self._stats: NDArray[np.float32]
         self._rows: NDArray[np.int32]
         self._columns: ColumnSampler
+        self._seed = -1
         self._blocks: list[NDArray[np.int32]]
         self._frontier: list[tuple[float, int, Node]]  # heap by falling gain
 
     def grow(
-        self, stats: NDArray[np.float32], rows: NDArray[np.int32], columns: ColumnSampler
+        self,
+        stats: NDArray[np.float32],
+        rows: NDArray[np.int32],
+        columns: ColumnSampler,
+        seed: int = -1,
     ) -> GrownTree:
         """Grow a tree.
 
@@ -94,11 +104,14 @@ class Grower:
         stats : (n, width) statistics rows.
         rows : (m,) int32 ascending rows to use; reordered in place.
         columns : draws the features of the tree, of levels and of nodes.
+        seed : of the random thresholds (``extra_trees``), below 2**62; negative: try all.
         """
         self._stats = stats
         self._rows = rows
         self._columns = columns
+        self._seed = seed
         self._blocks = self.pool.blocks(columns.of_tree(), self.workers.n_threads)
+        self.pool.reset()
         sums = np.empty(self.layout.width)
         sum_rows(rows, stats, sums)
         root = self._new_node(0, None, 0, len(rows), sums)
@@ -152,9 +165,12 @@ class Grower:
             center = center + step  # children are solved around the node's own value
             score = self._solve(sums, center, bounds, step)
         cover = max(float(trace_of(self.layout.code, k, sums, 1 + k)), 0.0)
+        value = step
+        if self.params.path_smooth > 0.0 and parent is not None:
+            value = smoothed(step, parent.value, end - begin, self.params.path_smooth)
         depth = 0 if parent is None else parent.depth + 1
         path = frozenset[int]() if parent is None else parent.path | {parent.feature}
-        return Node(index, depth, begin, end, sums, center, score, cover, path, *bounds)
+        return Node(index, depth, begin, end, sums, center, value, score, cover, path, *bounds)
 
     def _solve(
         self,
@@ -243,6 +259,10 @@ class Grower:
         middle = values.mean(axis=0)
         bounds = [(node.low, middle), (middle, node.high)]
         return bounds if direction > 0 else bounds[::-1]
+
+    def _node_seed(self, node: Node) -> int:
+        """A seed of the node's own: nodes are numbered alike for any number of threads."""
+        return -1 if self._seed < 0 else (self._seed + node.index * _SEED_STEP) % 2**62
 
     def _prepare(self, small: Node, large: Node | None, parent: Node | None) -> Search:
         """Decide what is searched, and hand out histograms."""
@@ -361,6 +381,7 @@ class Grower:
             self._monotone,
             node.low,
             node.high,
+            self._node_seed(node),
             scratch.lanes,
             node.left_bins,
             node.splits,

@@ -77,6 +77,10 @@ class HistogramPool:
         self.carry_rows = max(int(cells[block].sum()) for block in blocks)
         return blocks
 
+    def reset(self) -> None:
+        """Forget histograms that were handed out to a tree that is no longer grown."""
+        self.in_use = 0
+
     def take(self) -> NDArray[np.float32] | None:
         """A histogram with undefined content, or None when the budget is used up."""
         if self.in_use >= self.capacity:

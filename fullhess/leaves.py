@@ -27,6 +27,7 @@ from .leaf_steps import (
     slope_over_curvature,
     step_size,
 )
+from .nodes import smoothed
 from .objectives import Objective
 from .objectives.base import split_sums
 from .params import Params
@@ -45,19 +46,36 @@ _SUMS_BYTES = 256 * 2**20  # of packed Hessians held at once when leaves are ind
 
 def solve_leaves(problem: LeafProblem) -> NDArray[np.float64]:
     """(n_leaves, k) values before the learning rate."""
-    solver = effective_solver(problem.objective, problem.params)
+    params = problem.params
+    solver = effective_solver(problem.objective, params)
+    values = _solve(problem, solver)
+    smooth = params.path_smooth > 0.0 and problem.tree.n_leaves > 1
+    if smooth:
+        count = problem.tree.count[problem.tree.leaf >= 0][:, None]
+        values = smoothed(values, problem.grown.above, count, params.path_smooth)
+    if solver != "newton" and (smooth or _bounds_leave_zero_out(problem)):
+        return _hold_descent(problem, values)
+    return values
+
+
+def _bounds_leave_zero_out(problem: LeafProblem) -> bool:
+    if problem.params.monotone_constraints is None:
+        return False
+    low, high = problem.bounds
+    return bool(((low > 0.0) | (high < 0.0)).any())
+
+
+def _solve(problem: LeafProblem, solver: str) -> NDArray[np.float64]:
+    """Values that minimise the loss, before anything is done to them."""
     if problem.objective.n_outputs > MATRIX_MAX_OUTPUTS and not (
         problem.is_path or problem.params.is_constrained
     ):
         values = _solve_by_products(problem, solver)
         if values is not None:
             return values
-    if solver == "newton":
-        return _solve_once(problem, damped=False)
-    values = _solve_exact(problem) if solver == "exact" else _solve_once(problem, damped=True)
-    if problem.params.monotone_constraints is None:
-        return values
-    return _hold_descent(problem, values)
+    if solver == "exact":
+        return _solve_exact(problem)
+    return _solve_once(problem, damped=solver == "damped")
 
 
 def effective_solver(objective: Objective, params: Params) -> str:
@@ -122,15 +140,11 @@ def _solve_exact(problem: LeafProblem) -> NDArray[np.float64]:
 
 
 def _hold_descent(problem: LeafProblem, values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Values that keep their order and do not raise the total loss.
+    """Values with a common factor that does not raise the total loss.
 
-    Every split under a monotone constraint sets bounds for all leaves below it, and bounds
-    that leave out zero may cost one leaf more than the others gain. A common factor
-    on all values keeps every order; as the loss is convex, some factor does.
+    A leaf that is held to its parent's value, or by the bounds of a monotone split above
+    it, may lose more than the others gain. A common factor keeps the order of all values.
     """
-    low, high = problem.bounds
-    if not ((low > 0.0) | (high < 0.0)).any():
-        return values
     everything = problem.everything
     before = regularised(problem, everything, np.zeros_like(values)).sum()
     for _ in range(MAX_HALVINGS):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +12,7 @@ from .bins import Binning
 from .objectives import LeafRows
 from .tree import Tree
 
-__all__ = ["Bounds", "GrownTree", "Node", "Search", "assemble"]
+__all__ = ["Bounds", "GrownTree", "Node", "Search", "assemble", "smoothed"]
 
 Bounds = tuple[NDArray[np.float64], NDArray[np.float64]]  # lowest, highest value (k,)
 
@@ -26,6 +27,7 @@ class Node:
     end: int
     sums: NDArray[np.float64]  # (width,) statistics of its rows
     center: NDArray[np.float64]  # (k,) its own value (path prior), or zeros
+    value: NDArray[np.float64]  # (k,) its value as a leaf of one step (``path_smooth``)
     score: float
     cover: float
     path: frozenset[int]  # features of the splits above
@@ -62,6 +64,7 @@ class GrownTree:
     leaves : rows of each leaf.
     sums : (n_leaves, width) statistics of each leaf.
     low, high : (n_leaves, k) bounds of each leaf's values.
+    above : (n_leaves, k) value of each leaf's parent, for ``path_smooth``; zeros at a root.
     """
 
     tree: Tree
@@ -69,6 +72,7 @@ class GrownTree:
     sums: NDArray[np.float64]
     low: NDArray[np.float64]
     high: NDArray[np.float64]
+    above: NDArray[np.float64]
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +137,19 @@ def assemble(nodes: list[Node], binning: Binning, rows: NDArray[np.int32]) -> Gr
     sums, low, high = (
         np.array([getattr(node, name) for node in leaves]) for name in ("sums", "low", "high")
     )
-    return GrownTree(tree, leaf_rows, sums, low, high)
+    values = np.array([node.value for node in nodes])
+    above = np.zeros_like(values)
+    for side in (left, right):
+        above[side[~is_leaf]] = values[~is_leaf]
+    return GrownTree(tree, leaf_rows, sums, low, high, above[is_leaf])
+
+
+def smoothed(
+    value: NDArray[np.float64], above: NDArray[np.float64], n_rows: Any, path_smooth: float
+) -> NDArray[np.float64]:
+    """Values pulled to those of the parents: n rows against ``path_smooth`` of them."""
+    share = n_rows / (n_rows + path_smooth)
+    return np.asarray(share * value + (1.0 - share) * above)
 
 
 def _threshold(node: Node, binning: Binning) -> float:

@@ -7,13 +7,21 @@ messages and the table in the README come from one place.
 from __future__ import annotations
 
 import difflib
-import math
-import numbers
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal, Protocol, get_args
+from typing import Any, Literal, get_args
 
-import numpy as np
+from .rules import (
+    MAX_INTEGER,
+    Choice,
+    Directions,
+    Flag,
+    Groups,
+    Integer,
+    ParameterError,
+    Real,
+    Rule,
+)
 
 __all__ = ["ParameterError", "Params", "parameter_table"]
 
@@ -26,181 +34,37 @@ SplitGain = Literal["guaranteed", "quadratic"]
 LeafSolver = Literal["exact", "damped", "newton"]
 LeafPrior = Literal["ridge", "path"]
 GrowPolicy = Literal["depthwise", "lossguide"]
-SamplingMethod = Literal["uniform", "gradient_based"]
+SamplingMethod = Literal["uniform", "gradient_based", "goss"]
 MarginDtype = Literal["float64", "float32"]
 
 _WHERE = "see the parameter table in the README or help(fullhess.Params)"
 _MAX_DEPTH = 512
 _MAX_LEAVES = 2**30  # the 2 * leaves - 1 nodes are numbered in int32
-_INT64 = 2**63 - 1
 _SOFTMAX_ONLY = ("upper_bound", "absolute_residual", "scaled_diagonal")
 
 
-class ParameterError(ValueError):
-    """A setting that is unknown, of the wrong type, out of range or in conflict."""
-
-
-class _Rule(Protocol):
-    @property
-    def expected(self) -> str: ...
-
-    def read(self, name: str, value: Any) -> Any: ...
-
-
-def _refuse(name: str, expected: str, value: Any, advice: str) -> ParameterError:
-    return ParameterError(f"{name}: expected {expected}, got {value!r}; {advice}")
-
-
-@dataclass(frozen=True)
-class _Choice:
-    options: tuple[str, ...]
-
-    @property
-    def expected(self) -> str:
-        return " or ".join(repr(option) for option in self.options)
-
-    def read(self, name: str, value: Any) -> str:
-        if isinstance(value, str) and value in self.options:
-            return str(value)
-        close = difflib.get_close_matches(str(value), self.options, n=1)
-        advice = f"did you mean {close[0]!r}?" if close else "pass one of these names"
-        raise _refuse(name, f"one of {self.expected}", value, advice)
-
-
-@dataclass(frozen=True)
-class _Integer:
-    low: int
-    high: int = _INT64
-    zero_means: str = ""  # zero is allowed beside [low, high], and means this
-    optional: bool = False
-
-    @property
-    def expected(self) -> str:
-        text = f"at least {self.low}" if self.high == _INT64 else f"{self.low} to {self.high}"
-        if self.zero_means:
-            text += f", or 0 ({self.zero_means})"
-        return text + (", or None" if self.optional else "")
-
-    def read(self, name: str, value: Any) -> int | None:
-        if value is None and self.optional:
-            return None
-        expected = f"an integer, {self.expected}"
-        if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Integral):
-            raise _refuse(name, expected, value, _integer_advice(value))
-        number = int(value)
-        if self.low <= number <= self.high or (number == 0 and self.zero_means):
-            return number
-        raise _refuse(name, expected, value, f"choose {name} inside these limits")
-
-
-def _integer_advice(value: Any) -> str:
-    if isinstance(value, (bool, np.bool_)):
-        return "write a number instead of True or False"
-    if isinstance(value, numbers.Real) and _as_float(value).is_integer():
-        return f"write {int(_as_float(value))}"
-    if isinstance(value, str):
-        return "pass the number without quotes"
-    return "pass an int"
-
-
-@dataclass(frozen=True)
-class _Real:
-    low: float
-    high: float = math.inf
-    open_low: bool = False  # low itself is refused
-
-    @property
-    def expected(self) -> str:
-        if math.isinf(self.high):
-            return f"{'above' if self.open_low else 'at least'} {self.low:g}"
-        return f"in {'(' if self.open_low else '['}{self.low:g}, {self.high:g}]"
-
-    def read(self, name: str, value: Any) -> float:
-        expected = f"a finite number {self.expected}"
-        if isinstance(value, (bool, np.bool_)) or not isinstance(value, numbers.Real):
-            quoted = isinstance(value, str)
-            advice = "pass the number without quotes" if quoted else "pass a float"
-            raise _refuse(name, expected, value, advice)
-        number = _as_float(value)
-        if not math.isfinite(number):
-            advice = "NaN and infinity have no meaning here, and a float holds 1.8e308 at most"
-            raise _refuse(name, expected, value, advice)
-        if number < self.low or number > self.high or (self.open_low and number == self.low):
-            raise _refuse(name, expected, value, f"choose {name} inside these limits")
-        return number
-
-
-@dataclass(frozen=True)
-class _Directions:
-    """One of -1, 0, 1 for every feature."""
-
-    expected: str = "-1, 0 or 1 for every feature, or None"
-
-    def read(self, name: str, value: Any) -> tuple[int, ...] | None:
-        if value is None:
-            return None
-        given = _listed(value)
-        if given is None or not all(isinstance(s, numbers.Real) and s in (-1, 0, 1) for s in given):
-            raise _refuse(name, self.expected, value, "write for example (1, 0, -1)")
-        signs = tuple(int(sign) for sign in given)
-        return signs if any(signs) else None
-
-
-@dataclass(frozen=True)
-class _Groups:
-    """Sets of feature numbers."""
-
-    expected: str = "lists of feature numbers, or None"
-
-    def read(self, name: str, value: Any) -> tuple[tuple[int, ...], ...] | None:
-        if value is None:
-            return None
-        given = _listed(value)
-        groups = [_listed(group) for group in given or ()]
-        if given is None or any(not _is_group(group) for group in groups):
-            raise _refuse(name, self.expected, value, "write for example [[0, 1], [2, 3, 4]]")
-        return tuple(tuple(sorted({int(j) for j in group or ()})) for group in groups) or None
-
-
-def _is_group(group: tuple[Any, ...] | None) -> bool:
-    """Whether this is a set of feature numbers, not empty."""
-    return bool(group) and all(
-        isinstance(j, numbers.Integral) and not isinstance(j, bool) and j >= 0 for j in group or ()
-    )
-
-
-def _listed(value: Any) -> tuple[Any, ...] | None:
-    """The entries of a list, tuple, set or array; None of anything else."""
-    if isinstance(value, np.ndarray):
-        value = value.tolist()
-    return tuple(value) if isinstance(value, (list, tuple, set, frozenset)) else None
-
-
-def _as_float(value: Any) -> float:
-    try:
-        return float(value)
-    except OverflowError:  # an int beyond 1.8e308
-        return math.inf
-
-
-def _field(default: Any, rule: _Rule, doc: str) -> Any:
+def _field(default: Any, rule: Rule, doc: str) -> Any:
     return field(default=default, metadata={"rule": rule, "doc": doc})
 
 
 def _choice(default: str, options: Any, doc: str) -> Any:
-    return _field(default, _Choice(get_args(options)), doc)
+    return _field(default, Choice(get_args(options)), doc)
 
 
 def _integer(default: int | None, low: int, doc: str, **limits: Any) -> Any:
-    return _field(default, _Integer(low, **limits), doc)
+    return _field(default, Integer(low, **limits), doc)
 
 
 def _real(default: float, doc: str, **limits: Any) -> Any:
-    return _field(default, _Real(**{"low": 0.0, **limits}), doc)
+    return _field(default, Real(**{"low": 0.0, **limits}), doc)
+
+
+def _flag(doc: str) -> Any:
+    return _field(False, Flag(), doc)
 
 
 def _fraction(doc: str, default: float = 1.0) -> Any:
-    return _field(default, _Real(0.0, 1.0, open_low=True), doc)
+    return _field(default, Real(0.0, 1.0, open_low=True), doc)
 
 
 @dataclass(frozen=True)
@@ -242,31 +106,47 @@ class Params:
     max_delta_step: float = _real(
         0.0, "bound on every value of a leaf before the learning rate; 0: none"
     )
-    subsample: float = _fraction("share of rows drawn for a tree")
-    sampling_method: SamplingMethod = _choice(
-        "uniform", SamplingMethod, "how rows are drawn: all alike, or by the size of the gradient"
+    path_smooth: float = _real(
+        0.0, "rows' worth of pull of a leaf's values to its parent's, after they are solved"
     )
+    subsample: float = _fraction("share of rows drawn for a tree")
+    subsample_freq: int = _integer(1, 1, "rounds after which the rows are drawn anew")
+    sampling_method: SamplingMethod = _choice(
+        "uniform",
+        SamplingMethod,
+        "how rows are drawn: all alike, by the size of the gradient, or the largest and a few more",
+    )
+    top_rate: float = _fraction("share of rows with the largest gradients that goss keeps", 0.2)
+    other_rate: float = _fraction("share of rows that goss draws among the others", 0.1)
     colsample_bytree: float = _fraction("share of columns drawn for a tree")
     colsample_bylevel: float = _fraction("share of the tree's columns drawn for a level")
     colsample_bynode: float = _fraction("share of the level's columns drawn for a node")
     num_parallel_tree: int = _integer(1, 1, "trees grown side by side in a round and averaged")
     monotone_constraints: tuple[int, ...] | None = _field(
-        None, _Directions(), "1: every score rises with the feature, -1: falls, 0: free"
+        None, Directions(), "1: every score rises with the feature, -1: falls, 0: free"
     )
     interaction_constraints: tuple[tuple[int, ...], ...] | None = _field(
-        None, _Groups(), "sets of features that may share a branch; others stand alone in one"
+        None, Groups(), "sets of features that may share a branch; others stand alone in one"
     )
+    extra_trees: bool = _flag("try one random threshold of a feature in a node, not all")
     max_cat_to_onehot: int = _integer(
         4, 1, "up to this many categories in a node, each is tried alone against the rest"
     )
+    max_cat_threshold: int = _integer(
+        0, 1, "categories listed at a split of ordered categories", zero_means="unlimited"
+    )
     cat_smooth: float = _real(10.0, "added to the curvature by which categories are ordered")
+    cat_l2: float = _real(0.0, "added to reg_lambda in the gain of a split of ordered categories")
+    min_data_per_group: int = _integer(
+        1, 1, "rows a category needs in a node to be listed at a split of ordered categories"
+    )
     max_histogram_mb: int = _integer(1024, 1, "memory for histograms in megabytes")
     margin_dtype: MarginDtype = _choice(
         "float64", MarginDtype, "precision of raw predictions and leaf values"
     )
     random_state: int = _integer(0, 0, "seed of row and column sampling")
     n_jobs: int | None = _integer(
-        None, -_INT64, "threads as scikit-learn counts them; None: all", optional=True
+        None, -MAX_INTEGER, "threads as scikit-learn counts them; None: all", optional=True
     )
 
     def __post_init__(self) -> None:
@@ -275,6 +155,7 @@ class Params:
             object.__setattr__(self, item.name, value)
         self._check_limits()
         self._check_penalties()
+        self._check_sampling()
         self._check_objective()
 
     @property
@@ -296,6 +177,12 @@ class Params:
             )
             if active
         ]
+        if self.path_smooth > 0.0 and (self.leaf_prior == "path" or self.monotone_constraints):
+            raise ParameterError(
+                "path_smooth cannot be combined with leaf_prior='path' (which ties a leaf to its "
+                "parent already) or with monotone_constraints (which it would break); leave "
+                "one of them out"
+            )
         if not given:
             return
         if self.leaf_prior == "path":
@@ -308,6 +195,25 @@ class Params:
                 f"{' and '.join(given)} cannot be combined with split_hessian='full': under them "
                 "splits are searched with a diagonal curvature; leave split_hessian out (leaves "
                 "still use the full matrix)"
+            )
+
+    def _check_sampling(self) -> None:
+        if self.sampling_method == "goss":
+            if self.subsample < 1.0:
+                raise ParameterError(
+                    "sampling_method='goss' draws by top_rate and other_rate, got subsample="
+                    f"{self.subsample}; leave subsample out"
+                )
+            if self.top_rate + self.other_rate > 1.0 + 1e-9:
+                raise ParameterError(
+                    "top_rate and other_rate are shares of the same rows and must not exceed 1 "
+                    f"together, got {self.top_rate} and {self.other_rate}"
+                )
+        if self.subsample_freq > 1 and self.sampling_method != "uniform":
+            raise ParameterError(
+                f"subsample_freq={self.subsample_freq} cannot be combined with sampling_method="
+                f"{self.sampling_method!r}, which follows the gradients of each round; leave "
+                "subsample_freq out"
             )
 
     def _check_limits(self) -> None:
@@ -366,7 +272,7 @@ def parameter_table() -> str:
     """All settings as a Markdown table."""
     lines = ["| name | default | allowed | meaning |", "|---|---|---|---|"]
     for item in fields(Params):
-        rule: _Rule = item.metadata["rule"]
+        rule: Rule = item.metadata["rule"]
         default = "None" if item.default is None else f"{item.default}"
         allowed = rule.expected.replace("'", "`").replace(" or `", ", `")
         if item.name == "n_jobs":  # every integer has a meaning, the limits say nothing

@@ -11,12 +11,13 @@ from numpy.typing import NDArray
 
 from .params import Params
 
-__all__ = ["ColumnSampler", "round_generator", "sample_rows"]
+__all__ = ["ColumnSampler", "round_generator", "sample_goss", "sample_rows"]
 
 
-def round_generator(random_state: int, round_: int) -> np.random.Generator:
-    """The random numbers of one boosting round."""
-    return np.random.Generator(np.random.PCG64(np.random.SeedSequence([random_state, round_])))
+def round_generator(random_state: int, round_: int, *stream: int) -> np.random.Generator:
+    """The random numbers of one boosting round, or a stream of others."""
+    seed = np.random.SeedSequence([random_state, round_, *stream])
+    return np.random.Generator(np.random.PCG64(seed))
 
 
 class ColumnSampler:
@@ -119,6 +120,28 @@ def sample_rows(
     factor = np.zeros(n_samples)
     factor[rows] = 1.0 / np.maximum(probability[rows], 1e-12)
     return rows, factor
+
+
+def sample_goss(
+    importance: NDArray[np.float64],
+    top_rate: float,
+    other_rate: float,
+    generator: np.random.Generator,
+) -> tuple[NDArray[np.int32], NDArray[np.float64]]:
+    """Rows of a tree, ascending, and the factors on the weights of all rows.
+
+    The ``top_rate`` share of largest importance is kept, an ``other_rate`` share is drawn
+    from the rest and weighs as much as all of the rest (gradient-based one-side sampling).
+    """
+    n = len(importance)
+    n_top = min(max(1, int(top_rate * n)), n)
+    n_other = min(max(1, int(other_rate * n)), n - n_top)
+    by_size = np.argsort(-importance, kind="stable")
+    others = generator.choice(by_size[n_top:], n_other, replace=False) if n_other else by_size[:0]
+    factor = np.zeros(n)
+    factor[by_size[:n_top]] = 1.0
+    factor[others] = (n - n_top) / max(n_other, 1)
+    return np.flatnonzero(factor).astype(np.int32), factor
 
 
 def _keep_probability(importance: NDArray[np.float64], subsample: float) -> NDArray[np.float64]:

@@ -20,7 +20,7 @@ from .leaf_problem import LeafProblem
 from .leaves import PATH_MAX_OUTPUTS, effective_solver, solve_leaves
 from .objectives import CustomObjective, LeafRows, Objective
 from .params import ParameterError, Params
-from .sampling import ColumnSampler, round_generator, sample_rows
+from .sampling import ColumnSampler, round_generator, sample_goss, sample_rows
 from .threads import Workers
 from .tree import Tree
 from .validation import (
@@ -218,30 +218,43 @@ class Trainer:
         rate = self.params.learning_rate
         if learning_rate is not None:
             rate = replace(self.params, learning_rate=learning_rate).learning_rate
-        generator = round_generator(self.params.random_state, self.n_rounds)
+        generators = self._generators()
         n_trees = self.params.num_parallel_tree
         raw = self.raw.copy()
         if n_trees == 1:
-            trees = [self._add(*self._grow(generator, rate), raw)]
+            trees = [self._add(*self._grow(*generators, rate), raw)]
         else:  # a grown tree's rows are overwritten by the next one
-            trees = [self._grow(generator, rate / n_trees)[0] for _ in range(n_trees)]
+            trees = [self._grow(*generators, rate / n_trees)[0] for _ in range(n_trees)]
             for tree in trees:
                 add_tree_on_bins(tree, self.binned, raw, self.workers)
         trees = self.trees + trees
         indptr = [*self.indptr, len(trees)]
         self.raw, self.trees, self.indptr = raw, trees, indptr
 
+    def _generators(self) -> tuple[np.random.Generator, np.random.Generator]:
+        """Random numbers of a round: of its rows, and of all else."""
+        params = self.params
+        generator = round_generator(params.random_state, self.n_rounds)
+        if params.subsample_freq == 1:
+            return generator, generator
+        since = self.n_rounds - self.n_rounds % params.subsample_freq
+        return round_generator(params.random_state, since, 1), generator
+
     def _grow(
-        self, generator: np.random.Generator, learning_rate: float
+        self,
+        row_generator: np.random.Generator,
+        generator: np.random.Generator,
+        learning_rate: float,
     ) -> tuple[Tree, LeafRows | None]:
         """Grow one tree and solve its leaves; the rows of these if they are all rows."""
         params = self.params
         columns = ColumnSampler(self.binned.n_features, params, generator, self.feature_weights)
-        rows, weight = self._sample(generator)
+        rows, weight = self._sample(row_generator)
+        seed = int(generator.integers(2**62)) if params.extra_trees else -1
         self.objective.write_statistics(
             self.raw, self.label, weight, rows, self.split_hessian, self.stats, self.workers
         )
-        grown = self.grower.grow(self.stats, rows, columns)
+        grown = self.grower.grow(self.stats, rows, columns, seed)
         problem = LeafProblem(
             self.objective, self.raw, self.label, weight, grown, self.split_hessian, params,
             self.workers,
@@ -260,18 +273,29 @@ class Trainer:
         """Rows of the next tree and the weights of all rows."""
         params = self.params
         n = self.binned.n_samples
-        importance = None
-        if params.sampling_method == "gradient_based" and params.subsample < 1.0:
-            everything = np.arange(n, dtype=np.int32)
-            self.objective.write_statistics(
-                self.raw, self.label, self.weight, everything, self.split_hessian, self.stats,
-                self.workers,
-            )  # fmt: skip
-            importance = np.linalg.norm(
-                self.stats[:, 1 : 1 + self.objective.n_outputs].astype(np.float64), axis=1
-            )
-        rows, factor = sample_rows(importance, n, params.subsample, generator)
+        importance = factor = None
+        if params.sampling_method == "goss":
+            if self.n_rounds < int(1.0 / params.learning_rate):  # gradients still say little
+                return np.arange(n, dtype=np.int32), self.weight
+            gradient, curvature = self._row_statistics()
+            importance = np.abs(gradient * curvature).sum(axis=1)
+            rows, factor = sample_goss(importance, params.top_rate, params.other_rate, generator)
+        else:
+            if params.sampling_method == "gradient_based" and params.subsample < 1.0:
+                importance = np.linalg.norm(self._row_statistics()[0], axis=1)
+            rows, factor = sample_rows(importance, n, params.subsample, generator)
         return rows, self.weight if factor is None else self.weight * factor
+
+    def _row_statistics(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """(n, k) weighted gradients and diagonal curvatures of all rows."""
+        k = self.objective.n_outputs
+        everything = np.arange(self.binned.n_samples, dtype=np.int32)
+        stats = np.zeros((len(everything), self.objective.layout("diagonal").width), np.float32)
+        self.objective.write_statistics(
+            self.raw, self.label, self.weight, everything, "diagonal", stats, self.workers
+        )
+        wide = stats.astype(np.float64)
+        return wide[:, 1 : 1 + k], wide[:, 1 + k : 1 + 2 * k]
 
     def _add(self, tree: Tree, leaves: LeafRows | None, raw: NDArray[Any]) -> Tree:
         """Add a tree to scores; the tree."""

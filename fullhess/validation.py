@@ -118,7 +118,7 @@ def check_feature_weights(weights: Any, n_features: int) -> NDArray[np.float64] 
     if not np.isfinite(array).all() or (array < 0).any() or not array.any():
         raise ValueError("feature weights must be finite, not negative and not all zero")
     array = array.astype(np.float64)
-    return array / array.max()  # neither a sum nor a share leaves the range of a float
+    return np.asarray(array / array.max())  # neither a sum nor a share leaves the range of a float
 
 
 def check_base_score(base_score: Any, n_outputs: int, dtype: np.dtype[Any]) -> NDArray[Any]:

@@ -47,7 +47,10 @@ class NaiveParams:
     max_leaves: int = 0
     grow_policy: Literal["depthwise", "lossguide"] = "depthwise"
     max_cat_to_onehot: int = 4
+    max_cat_threshold: int = 0
     cat_smooth: float = 10.0
+    cat_l2: float = 0.0
+    min_data_per_group: int = 1
     learning_rate: float = 0.1
     bound: Literal["range", "none"] = "range"
     max_range: float = 30.0

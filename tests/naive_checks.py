@@ -217,10 +217,17 @@ def _other_order(
     """
     codes = node.codes[:, feature]
     bins = np.unique(codes[codes < binned.binning.n_bins[feature]])
-    left = np.isin(bins, codes[mask])
-    if len(bins) <= params.max_cat_to_onehot or left.all() or not left.any():
+    if len(bins) <= params.max_cat_to_onehot:
         return None
-    scored = score_partitions(mask[None], node.g, node.H, params, node.value)
+    bins = bins[[np.sum(codes == c) >= params.min_data_per_group for c in bins]]
+    left = np.isin(bins, codes[mask])
+    listed = left.sum() if np.isin(codes, bins).all() else min(left.sum(), (~left).sum())
+    if left.all() or not left.any() or listed > (params.max_cat_threshold or len(bins)):
+        return None
+    if not np.isin(codes[mask], bins).all():  # a category that is too small to be listed
+        return None
+    value, extra = node.value, params.cat_l2
+    scored = score_partitions(mask[None], node.g, node.H, params, value, extra)
     enough = scored["counts"].min() >= max(1, params.min_samples_leaf)
     if not enough or scored["child_weight"][0] < params.min_child_weight * (1.0 - rtol):
         return None

@@ -11,11 +11,12 @@ A candidate split is a dict with the keys
     child_weight      the smaller trace(A)/k of the children
     determined        False where rounding decides whether this is a candidate at
                       all (ties in the order of the categories)
+    extra_lambda      added to reg_lambda in the scores of the children
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -94,6 +95,7 @@ def _candidate(feature: int, b: int, missing_left: Any, left_set: Any, mask: Arr
         "left_set": left_set,
         "left_mask": mask,
         "determined": True,
+        "extra_lambda": 0.0,
     }
 
 
@@ -132,37 +134,59 @@ def categorical_candidates(
     params: NaiveParams,
     x_parent: Array | None = None,
 ) -> list[Split]:
-    """One category against the rest, or prefixes of the ordered categories."""
+    """One category against the rest, or prefixes and suffixes of the ordered categories.
+
+    Of ordered ones those with fewer than min_data_per_group rows are never listed, and
+    at most max_cat_threshold are. What is not listed goes right, as missing rows do.
+    """
     missing = codes == n_bins
     bins = np.unique(codes[~missing])
-    determined = [True] * len(bins)
     if len(bins) <= params.max_cat_to_onehot:
-        positions, sets = list(bins), [bins[bins == c] for c in bins]
+        listings = [(int(c), bins[bins == c], True) for c in bins]
+        most, extra = len(bins), 0.0
     else:
-        projection, sure = category_order(codes, bins, g, H, params, x_parent)
-        order = np.argsort(projection, kind="stable")
-        gaps = np.diff(projection[order], append=np.inf)
-        spread = np.ptp(projection)
-        determined = list(sure & (gaps > CLEAR_GAP * spread) & (spread > 0.0))
-        determined[-1] = True  # present | missing
-        positions = list(range(len(bins)))
-        sets = [np.sort(bins[order[: m + 1]]) for m in positions]
+        bins = bins[[np.sum(codes == c) >= params.min_data_per_group for c in bins]]
+        listings = _prefixes(codes, bins, g, H, params, x_parent)
+        most, extra = params.max_cat_threshold or len(bins), params.cat_l2
+    rest = ~np.isin(codes, bins)
     found = []
-    for position, chosen, sure in zip(positions, sets, determined, strict=True):
-        inside = np.isin(codes, chosen)
-        options = [(chosen, inside)]
-        if missing.any():  # missing with the chosen ones: list the others instead
-            options.append((np.setdiff1d(bins, chosen), ~inside & ~missing))
-        for left_set, mask in options:
-            split = _candidate(feature, int(position), False, tuple(map(int, left_set)), mask)
-            found.append({**split, "determined": bool(sure)})
+    for position, chosen, sure in listings:
+        others = np.setdiff1d(bins, chosen)
+        options = [part for part in (chosen, others) if 0 < len(part) <= most]
+        if not rest.any():  # the same partition, whichever side is listed
+            options = options[:1]
+        for left_set in options:
+            mask = np.isin(codes, left_set)
+            split = _candidate(feature, position, False, tuple(map(int, left_set)), mask)
+            found.append({**split, "determined": bool(sure), "extra_lambda": extra})
     return found
 
 
+def _prefixes(
+    codes: Array, bins: Array, g: Array, H: Array, params: NaiveParams, x_parent: Array | None
+) -> list[tuple[int, Array, bool]]:
+    """Position, categories and whether they are determined, of every prefix of the order."""
+    if len(bins) == 0:
+        return []
+    projection, sure = category_order(codes, bins, g, H, params, x_parent)
+    order = np.argsort(projection, kind="stable")
+    gaps = np.diff(projection[order], append=np.inf)
+    spread = np.ptp(projection)
+    determined = list(sure & (gaps > CLEAR_GAP * spread) & (spread > 0.0))
+    determined[-1] = True  # present | missing
+    return [(m, np.sort(bins[order[: m + 1]]), determined[m]) for m in range(len(bins))]
+
+
 def score_partitions(
-    masks: Array, g: Array, H: Array, params: NaiveParams, x_parent: Array | None = None
+    masks: Array,
+    g: Array,
+    H: Array,
+    params: NaiveParams,
+    x_parent: Array | None = None,
+    extra_lambda: float = 0.0,
 ) -> dict[str, Array]:
     """counts (m, 2), child_weight (m,), score (m,) and gain (m,) of masks (m, n)."""
+    of_children = replace(params, reg_lambda=params.reg_lambda + extra_lambda)
     k = g.shape[1]
     flat = H.reshape(len(H), k * k)
     counts, weights, scores = [], [], []
@@ -171,7 +195,7 @@ def score_partitions(
         A = (share @ flat).reshape(-1, k, k)
         counts.append(side.sum(axis=1))
         weights.append(np.trace(A, axis1=1, axis2=2) / k)
-        scores.append(node_solve(share @ g, A, params, x_parent).score)
+        scores.append(node_solve(share @ g, A, of_children, x_parent).score)
     parent = node_solve(g.sum(axis=0), H.sum(axis=0), params, x_parent).score
     return {
         "counts": np.stack(counts, axis=1),
@@ -204,12 +228,17 @@ def all_splits(
             found += numeric_candidates(codes[:, j], j, n_bins)
     if not found:
         return []
-    scored = score_partitions(np.stack([c["left_mask"] for c in found]), g, H, params, x_parent)
-    enough = scored["counts"].min(axis=1) >= max(1, params.min_samples_leaf)
-    enough &= scored["child_weight"] >= params.min_child_weight * (1.0 - slack)
-    for m, candidate in enumerate(found):
+    enough = np.zeros(len(found), bool)
+    extras = np.array([c["extra_lambda"] for c in found])
+    for extra in np.unique(extras):
+        here = np.flatnonzero(extras == extra)
+        masks = np.stack([found[m]["left_mask"] for m in here])
+        scored = score_partitions(masks, g, H, params, x_parent, extra)
+        enough[here] = scored["counts"].min(axis=1) >= max(1, params.min_samples_leaf)
+        enough[here] &= scored["child_weight"] >= params.min_child_weight * (1.0 - slack)
         for key in ("child_weight", "score", "gain"):
-            candidate[key] = float(scored[key][m])
+            for m, value in zip(here, scored[key], strict=True):
+                found[m][key] = float(value)
     return [found[m] for m in np.flatnonzero(enough)]
 
 

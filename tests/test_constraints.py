@@ -255,7 +255,7 @@ def test_best_split_under_constraints_is_the_oracles(seed, k, direction, alpha, 
 def test_children_of_a_monotone_split_are_parted_in_the_middle_of_their_values():
     for direction in (-1, 1):
         free = np.full(3, np.inf)
-        search, splits = constrained_search(4, 3, direction, -free, free, reg_alpha=0.1)
+        search, _ = constrained_search(4, 3, direction, -free, free, reg_alpha=0.1)
         node, grower = search.node, search.grower
         node.feature = 0
         mask = search.left_mask(0)

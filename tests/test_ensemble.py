@@ -105,6 +105,39 @@ def test_appended_trees_are_added_last() -> None:
     assert same_bits(swapped.predict_raw(X), ensemble[1:2].predict_raw(X))
 
 
+# Rounds of several trees
+
+
+def test_a_round_is_all_its_trees_in_slices_predictions_and_leaves() -> None:
+    ensemble, X = model(n_trees=6)
+    indptr = np.array([0, 2, 2, 5, 6])  # the second round has none
+    grouped = rebuilt(ensemble, iteration_indptr=indptr)
+    assert (len(grouped), grouped.n_rounds) == (4, 4)
+    for first in range(4):
+        for last in range(first + 1, 5):
+            trees = slice(indptr[first], indptr[last])
+            part = grouped[first:last]
+            assert part.trees == ensemble.trees[trees] and len(part) == last - first
+            assert (
+                part.iteration_indptr.tolist() == (indptr[first : last + 1] - trees.start).tolist()
+            )
+            expected = ensemble.with_trees(ensemble.trees[trees]).predict_raw(X)
+            assert same_bits(part.predict_raw(X), expected)
+            assert same_bits(grouped.predict_raw(X, rounds=slice(first, last)), expected)
+            assert grouped.apply(X, rounds=slice(first, last)).shape[1] == trees.stop - trees.start
+    best = rebuilt(ensemble, iteration_indptr=indptr, best_iteration=2)
+    assert same_bits(best.predict_raw(X), ensemble[:5].predict_raw(X))
+    assert same_bits(best.importance("weight"), ensemble[:5].importance("weight"))
+
+
+def test_trees_appended_to_rounds_of_several_are_rounds_of_their_own() -> None:
+    ensemble, X = model(n_trees=5)
+    grouped = ensemble.with_trees(ensemble.trees[:3], iteration_indptr=[0, 3])
+    longer = grouped.append(*ensemble.trees[3:])
+    assert longer.iteration_indptr.tolist() == [0, 3, 4, 5]
+    assert same_bits(longer.predict_raw(X), ensemble.predict_raw(X))
+
+
 def test_appended_trees_are_checked() -> None:
     ensemble, _ = model(n_trees=2)
     other, binning = random_ensemble(1, n_outputs=2)
@@ -293,6 +326,14 @@ def test_metadata_of_numpy_becomes_plain() -> None:
         ({"best_iteration": 5}, ValueError, r"in \[0, 5\)"),
         ({"best_iteration": -1}, ValueError, r"in \[0, 5\)"),
         ({"best_iteration": 1.0}, TypeError, "must be an integer"),
+        ({"iteration_indptr": [0, 4]}, ValueError, "ascend from 0 to the number of trees, 5"),
+        ({"iteration_indptr": [1, 5]}, ValueError, "ascend from 0"),
+        ({"iteration_indptr": [0, 3, 2, 5]}, ValueError, "ascend from 0"),
+        ({"iteration_indptr": [0, 2**63, 5]}, ValueError, "iteration_indptr must"),
+        ({"iteration_indptr": []}, ValueError, "1-D array of integers"),
+        ({"iteration_indptr": [[0, 5]]}, ValueError, "1-D array of integers"),
+        ({"iteration_indptr": [0.0, 5.0]}, ValueError, "1-D array of integers"),
+        ({"iteration_indptr": [0, 5], "best_iteration": 1}, ValueError, r"in \[0, 1\)"),
         ({"features": FeatureSpace.of(1, "<=")}, ValueError, "beyond the model's 1"),
         ({"features": FeatureSpace.of(6, "<=")}, ValueError, "split by sets of categories"),
     ],

@@ -39,6 +39,7 @@ def assert_same(a: Ensemble, b: Ensemble) -> None:
     assert same_bits(a.features.missing, b.features.missing)
     assert same_bits(a.features.categorical, b.features.categorical)
     assert len(a) == len(b)
+    assert same_bits(a.iteration_indptr, b.iteration_indptr)
     for one, other in zip(a.trees, b.trees, strict=True):
         for part in dataclasses.fields(Tree):
             assert same_bits(getattr(one, part.name), getattr(other, part.name)), part.name
@@ -70,6 +71,15 @@ def test_odd_numbers_survive(dtype: Any) -> None:
     base = np.array([-0.0], dtype)
     ensemble = Ensemble(trees, base, FeatureSpace.of(1, "<="), "identity")
     assert_same(loads(dumps(ensemble)), ensemble)
+
+
+def test_rounds_of_several_trees_survive() -> None:
+    grouped = ENSEMBLE.with_trees(ENSEMBLE.trees, iteration_indptr=[0, 2, 2, 3], best_iteration=1)
+    copy = loads(dumps(grouped))
+    assert_same(copy, grouped)
+    assert not copy.iteration_indptr.flags.writeable
+    X = random_rows(np.random.default_rng(0), BINNING, 20)
+    assert same_bits(copy.predict_raw(X), ENSEMBLE[:2].predict_raw(X))
 
 
 def test_metadata_and_names_survive() -> None:
@@ -328,6 +338,10 @@ def test_margins_and_values_of_different_dtype_are_refused() -> None:
     ("name", "index", "value", "message"),
     [
         ("base_score", 0, np.nan, "base_score must be finite"),
+        ("iteration_indptr", 0, 1, "iteration_indptr must ascend from 0"),
+        ("iteration_indptr", 1, 2**62, "iteration_indptr must ascend"),
+        ("iteration_indptr", 1, -1, "iteration_indptr must ascend"),
+        ("iteration_indptr", -1, 2**31, "iteration_indptr must ascend"),
         ("missing", 0, 3, "missing kinds"),
         ("categorical", 0, 2, "zeros and ones"),
         ("default_left", 0, 255, "zeros and ones"),

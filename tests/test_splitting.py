@@ -189,7 +189,9 @@ def scan(search: Search, needed=None):
         lanes = search.scratch.lanes
         load_candidates(lanes, n, chunk, total)
         may_drop = threshold if needed is None else needed
-        if not evaluate_chunk(lanes, n, settings_, search.node.center, False, may_drop):
+        if not evaluate_chunk(
+            lanes, n, settings_, settings_.reg_lambda, search.node.center, False, may_drop
+        ):
             dropped += 1
             continue
         row = lanes[score_row(settings_)].astype(np.float64)

@@ -33,7 +33,8 @@ def order_categories(
     """Write the scanning order of the categorical ones of a block of features.
 
     Parameters as in ``find_best_splits``; ``orders`` (n_cells,) int32 is the output:
-    from a feature's first cell on its non-empty bins in order, then -1.
+    from a feature's first cell on its non-empty bins in order, then -1. Among more
+    than are tried alone, those with fewer than min_data_per_group rows are left out.
     """
     for index in range(features.shape[0]):
         f = features[index]
@@ -45,11 +46,26 @@ def order_categories(
             if histogram[first + bin_, 0] > 0:
                 orders[first + used] = bin_
                 used += 1
+        ordered = used > settings.max_cat_to_onehot
+        if ordered and settings.min_data_per_group > 1:
+            used = _drop_small(histogram, first, used, settings.min_data_per_group, orders)
         for position in range(used, n_bins[f] + 1):
             orders[first + position] = -1
-        if used > settings.max_cat_to_onehot:
+        if ordered and used > 1:
             projection = _project_steps(histogram, first, used, settings, center, orders)
             _sort_by(projection, orders[first : first + used])
+
+
+@kernel
+def _drop_small(histogram, first, used, least, orders):
+    """Keep the categories with at least so many rows; returns how many they are."""
+    kept = 0
+    for position in range(used):
+        bin_ = orders[first + position]
+        if histogram[first + bin_, 0] >= least:
+            orders[first + kept] = bin_
+            kept += 1
+    return kept
 
 
 @kernel

@@ -102,14 +102,14 @@ def solve_constrained_pair(
 
 
 @kernel
-def evaluate_constrained(n, prefixes, total, settings, direction, low, high, scores):
+def evaluate_constrained(n, prefixes, total, settings, reg_lambda, direction, low, high, scores):
     """Scores (n,) of candidate splits, the sums of both children."""
     k = settings.k
     left = np.empty(k)
     right = np.empty(k)
     nothing = np.zeros_like(total)
     scalable = _holds_zero(low, high)
-    penalties = (settings.reg_lambda, settings.reg_alpha)
+    penalties = (reg_lambda, settings.reg_alpha)
     for c in range(n):
         solve_constrained_pair(
             k, prefixes[c], total, direction, *penalties, low, high, left, right

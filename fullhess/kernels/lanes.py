@@ -79,6 +79,9 @@ class SplitSettings(NamedTuple):
     reg_lambda: float
     cat_smooth: float
     max_cat_to_onehot: int
+    max_cat_threshold: int  # categories listed by a split of ordered ones; 0: any number
+    cat_l2: float  # added to λ in the scores of such a split
+    min_data_per_group: int  # rows of a category that such a split may list
     min_samples_leaf: int
     min_child_weight: float
     damped: bool  # guaranteed gain: β is the range of the step
@@ -256,7 +259,7 @@ def _cap_scores(lanes, k, q, n, damped, centred, max_delta_step):
 
 
 @kernel(inline="always")  # or it would be compiled once more for its only caller
-def evaluate_chunk(lanes, n, settings, center, shifted, needed):
+def evaluate_chunk(lanes, n, settings, reg_lambda, center, shifted, needed):
     """Scores of the first n lanes of either half, into row ``score_row(settings)``.
 
     Returns False when no candidate can reach ``needed`` (scores then undefined).
@@ -266,7 +269,7 @@ def evaluate_chunk(lanes, n, settings, center, shifted, needed):
     q = score_row(settings)
     if shifted:
         _shift_center(lanes, layout, k, center)
-    _add_lambda(lanes, layout, k, settings.n_curvature, settings.reg_lambda)
+    _add_lambda(lanes, layout, k, settings.n_curvature, reg_lambda)
     if layout == LAPLACIAN:
         _eliminate_laplacian(lanes, k, q)
     elif layout == DENSE:

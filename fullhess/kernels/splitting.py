@@ -9,6 +9,16 @@ from __future__ import annotations
 
 import numpy as np
 
+from .candidates import (
+    MISSING_LEFT,
+    MISSING_RIGHT,
+    add_unlisted,
+    count_filled,
+    count_listed,
+    count_positions,
+    draw_position,
+    mark_left_bins,
+)
 from .compile import kernel
 from .constraints import evaluate_constrained
 from .lanes import HALF, evaluate_chunk, load_candidates, score_row
@@ -19,8 +29,6 @@ TIE_TOLERANCE = 1e-6  # of the children's scores; float32 lanes agree to this
 # Of the heaviest class's curvature: with a smaller λ it is made the reference, since the
 # rounding of float32 gradients would move any lighter one too far (see ``solve``).
 LIGHT_RIDGE = 1e-4
-MISSING_RIGHT = 0
-MISSING_LEFT = 1
 
 
 @kernel(fastmath={"reassoc"})
@@ -52,6 +60,7 @@ def find_best_splits(
     monotone,
     low,
     high,
+    seed,
     lanes,
     left_bins,
     out,
@@ -73,6 +82,7 @@ def find_best_splits(
     parent_score : score of the node itself.
     monotone : (d,) int8 direction in which every score must go with the feature; with
         low, high : (k,) bounds of the node's values; read if ``settings.constrained``.
+    seed : of the one random candidate to try of each feature; negative: try all.
     lanes : scratch (``new_lanes``).
     left_bins : (n_cells,) uint8, output: for a categorical feature, the bins on
         the left (the missing bin is always on the right).
@@ -82,6 +92,7 @@ def find_best_splits(
     """
     width = histogram.shape[1]
     total = np.empty(width)
+    rest = np.empty(width)
     left = np.empty(width)
     prefixes = np.zeros((HALF, width))
     positions = np.empty(HALF, np.int64)
@@ -98,16 +109,30 @@ def find_best_splits(
         first = cell_offsets[f]
         cells = histogram[first : cell_offsets[f + 1]]
         order = orders[first : first + n_bins[f]] if categorical[f] else orders[:0]
-        n_positions = _count_positions(order) if categorical[f] else n_bins[f]
-        one_hot = categorical[f] and n_positions <= settings.max_cat_to_onehot
+        n_positions = count_positions(order) if categorical[f] else n_bins[f]
+        one_hot = categorical[f] and count_filled(cells) <= settings.max_cat_to_onehot
+        ordered = categorical[f] and not one_hot
         _sum_cells(cells, total)
+        rest[:] = cells[n_bins[f]]
+        if ordered and settings.min_data_per_group > 1:
+            add_unlisted(cells, settings.min_data_per_group, rest)
         around[:] = center
-        reference = _choose_reference(settings, total)
+        reg_lambda = settings.reg_lambda + (settings.cat_l2 if ordered else 0.0)
+        reference = _choose_reference(settings, reg_lambda, total)
         if reference >= 0:
             _exchange(total, reference, settings.k)
             around[reference] = center[settings.k - 1]
             around[settings.k - 1] = center[reference]
-        missing_count = cells[n_bins[f], 0]
+        missing_count = rest[0]
+        most = n_positions
+        if ordered and settings.max_cat_threshold > 0:
+            most = settings.max_cat_threshold
+        only = -1
+        if seed >= 0:
+            only = draw_position(
+                cells, n_positions, order, categorical[f], one_hot, most, total[0], missing_count,
+                seed, f,
+            )  # fmt: skip
         for direction in range(2 if missing_count > 0 else 1):
             _scan(
                 cells,
@@ -115,8 +140,12 @@ def find_best_splits(
                 order,
                 categorical[f],
                 one_hot,
+                most,
+                only,
+                rest,
                 direction,
                 settings,
+                reg_lambda,
                 around,
                 shifted,
                 reference,
@@ -134,7 +163,8 @@ def find_best_splits(
         if best[0] == -np.inf:
             continue
         if categorical[f]:
-            _mark_left_bins(order, n_positions, one_hot, left_bins[first:], best)
+            swapped = best[3] == MISSING_LEFT or best[2] >= most
+            mark_left_bins(order, n_positions, one_hot, swapped, left_bins[first:], best)
         elif missing_count == 0:
             best[3] = best[4] > best[5]  # a value missing later follows the larger child
         elif best[3] == MISSING_RIGHT and best[5] == missing_count:
@@ -142,14 +172,14 @@ def find_best_splits(
 
 
 @kernel
-def _choose_reference(settings, total):
+def _choose_reference(settings, reg_lambda, total):
     """The class to exchange with the last one, the lanes' reference; -1: none."""
     k = settings.k
     if settings.layout != LAPLACIAN:
         return -1
     edges = total[1 + k :]
     heaviest, weight = heaviest_class(edges, k)
-    return heaviest if heaviest < k - 1 and settings.reg_lambda < LIGHT_RIDGE * weight else -1
+    return heaviest if heaviest < k - 1 and reg_lambda < LIGHT_RIDGE * weight else -1
 
 
 @kernel
@@ -159,15 +189,6 @@ def _exchange(sums, c, k):
     sums[k] = sums[1 + c]
     sums[1 + c] = last
     exchange_edges(sums[1 + k :], c, k)
-
-
-@kernel
-def _count_positions(order):
-    """Entries of a category order before its end mark."""
-    n = 0
-    while n < order.shape[0] and order[n] >= 0:
-        n += 1
-    return n
 
 
 @kernel
@@ -188,8 +209,12 @@ def _scan(
     order,
     categorical,
     one_hot,
+    most,
+    only,
+    rest,
     direction,
     settings,
+    reg_lambda,
     center,
     shifted,
     reference,
@@ -206,17 +231,17 @@ def _scan(
 ):
     """Try the prefixes of an order (or its single bins) as left children.
 
-    The missing cell, the last one, is on the left from the start or not at all.
+    The rest, missing rows first of all, is on the left from the start or not at all.
     Inlined, since every further function around the lanes is compiled together with
     all of them once more.
     """
     width = total.shape[0]
-    missing = cells[cells.shape[0] - 1]
+    missing_count = rest[0]
     n = 0
     for position in range(n_positions):
         if one_hot or position == 0:
             for w in range(width):
-                left[w] = missing[w] if direction == MISSING_LEFT else 0.0
+                left[w] = rest[w] if direction == MISSING_LEFT else 0.0
         cell = cells[order[position] if categorical else position]
         if cell[0] == 0:
             continue
@@ -224,6 +249,12 @@ def _scan(
             left[w] += cell[w]
         n_right = total[0] - left[0]
         if n_right <= 0.0 or min(left[0], n_right) < settings.min_samples_leaf:
+            continue
+        if only != -1 and position != only:
+            continue
+        if most < n_positions and (
+            count_listed(position, n_positions, direction, missing_count) > most
+        ):
             continue
         for w in range(width):
             prefixes[n, w] = left[w]
@@ -239,6 +270,7 @@ def _scan(
                 one_hot,
                 direction,
                 settings,
+                reg_lambda,
                 center,
                 shifted,
                 parent_score,
@@ -258,6 +290,7 @@ def _scan(
             one_hot,
             direction,
             settings,
+            reg_lambda,
             center,
             shifted,
             parent_score,
@@ -278,6 +311,7 @@ def _keep_best(
     one_hot,
     direction,
     settings,
+    reg_lambda,
     center,
     shifted,
     parent_score,
@@ -297,10 +331,10 @@ def _keep_best(
         needed = _beyond_tie(best[1])
     scores = np.empty(HALF)
     if settings.constrained:
-        evaluate_constrained(n, prefixes, total, settings, monotone, low, high, scores)
+        evaluate_constrained(n, prefixes, total, settings, reg_lambda, monotone, low, high, scores)
     else:
         load_candidates(lanes, n, prefixes, total)
-        if not evaluate_chunk(lanes, n, settings, center, shifted, needed):
+        if not evaluate_chunk(lanes, n, settings, reg_lambda, center, shifted, needed):
             return
         q = score_row(settings)
         for c in range(n):
@@ -348,22 +382,6 @@ def _drop_light(n, positions, prefixes, one_hot, settings, total):
             positions[kept] = positions[c]
             kept += 1
     return kept
-
-
-@kernel
-def _mark_left_bins(order, n_positions, one_hot, left_bins, best):
-    """Write the category set; swap sides if missing rows would be on the left."""
-    last = int(best[2])
-    swapped = best[3] == MISSING_LEFT
-    for position in range(n_positions):
-        inside = position == last if one_hot else position <= last
-        left_bins[order[position]] = 1 if inside != swapped else 0
-    if swapped:
-        count = best[4]
-        best[4] = best[5]
-        best[5] = count
-        best[3] = MISSING_RIGHT
-    best[2] = 0
 
 
 @kernel

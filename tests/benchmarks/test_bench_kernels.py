@@ -94,6 +94,7 @@ def test_find_best_splits(node, benchmark):
     settings = SplitSettings(
         layout=layout.code, k=layout.n_outputs, n_curvature=layout.n_curvature,
         width=layout.width, reg_lambda=1.0, cat_smooth=10.0, max_cat_to_onehot=4,
+        max_cat_threshold=0, cat_l2=0.0, min_data_per_group=1,
         min_samples_leaf=1, min_child_weight=1.0, damped=True, max_delta_step=0.0,
         reg_alpha=0.0, constrained=False,
     )  # fmt: skip
@@ -104,7 +105,7 @@ def test_find_best_splits(node, benchmark):
         find_best_splits, histogram, node.features, np.ones(N_FEATURES, np.uint8), binning.n_bins,
         node.offsets, binning.features.categorical, np.empty(0, np.int32), settings,
         np.zeros(layout.n_outputs), 0.0, np.zeros(N_FEATURES, np.int8),
-        np.full(layout.n_outputs, -np.inf), np.full(layout.n_outputs, np.inf), lanes,
+        np.full(layout.n_outputs, -np.inf), np.full(layout.n_outputs, np.inf), -1, lanes,
         np.empty(0, np.uint8), out,
     )  # fmt: skip
     assert np.isfinite(out).all()
