@@ -149,11 +149,11 @@ def _conditions(
     """
     with np.errstate(over="ignore", under="ignore"):
         rounded = threshold.astype(np.float32)
-    if strict:  # the thresholds are float32 values
-        return np.maximum(rounded, -_FLT_MAX), threshold == np.inf
-    down, up = np.float32(-np.inf), np.float32(np.inf)
-    below = np.where(rounded > threshold, np.nextafter(rounded, down), rounded)
-    return np.nextafter(below, up), below >= _FLT_MAX
+        if strict:  # the thresholds are float32 values
+            return np.maximum(rounded, -_FLT_MAX), threshold == np.inf
+        down, up = np.float32(-np.inf), np.float32(np.inf)
+        below = np.where(rounded > threshold, np.nextafter(rounded, down), rounded)
+        return np.nextafter(below, up), below >= _FLT_MAX
 
 
 def _with_zero_missing(
