@@ -5,6 +5,10 @@ bit, on every input that XGBoost accepts (finite float32 or missing; categories 
 non-negative codes) if the model was trained with ``margin_dtype="float32"``.
 Leaf values of float64 models are rounded to float32, so their margins agree up to
 that rounding. A binary model written as one tree of differences agrees likewise.
+
+A split of present from missing values has an infinite condition, as XGBoost 3.4 writes
+it too. ``Booster.get_dump(dump_format="json")`` prints it as a bare ``inf``, which strict
+JSON parsers refuse; every other format and dump is sound.
 """
 
 from __future__ import annotations
