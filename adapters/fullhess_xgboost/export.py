@@ -5,6 +5,10 @@ bit, on every input that XGBoost accepts (finite float32 or missing; categories 
 non-negative codes) if the model was trained with ``margin_dtype="float32"``.
 Leaf values of float64 models are rounded to float32, so their margins agree up to
 that rounding. A binary model written as one tree of differences agrees likewise.
+
+A split of present from missing values has an infinite condition, as XGBoost 3.4 writes
+it too. ``Booster.get_dump(dump_format="json")`` prints it as a bare ``inf``, which strict
+JSON parsers refuse; every other format and dump is sound.
 """
 
 from __future__ import annotations
@@ -31,6 +35,7 @@ Layout = Literal["vector", "scalar"]
 _Form = Literal["vector", "scalar", "difference"]
 
 _OBJECTIVES = ("multi:softprob", "multi:softmax", "reg:squarederror", "binary:logistic")
+_MAX_LOGIT = 13.0  # XGBoost cuts probabilities off at 1e-6 and 1 - 1e-6, that is at 13.8
 
 
 class TreeCache:
@@ -217,15 +222,15 @@ def _start(
     """What XGBoost calls base_score, and the trees.
 
     Under binary:logistic that is a probability, near one too coarse for the margin it
-    stands for. What it misses is added to the first tree.
+    stands for, and XGBoost keeps it away from zero and one. What is missed is added to
+    the first tree.
     """
     if objective != "binary:logistic":
         return to_float32(model.base_score, "the base score"), model.trees
     ends = model.base_score.astype(np.float64)
     margin = ends[1] - ends[0] if form == "difference" else ends[0]
-    least, most = np.finfo(np.float32).tiny, 1.0 - np.finfo(np.float32).epsneg
-    with np.errstate(over="ignore"):
-        probability = np.float32(np.clip(1.0 / (1.0 + np.exp(-margin)), least, most))
+    margin_kept = np.clip(margin, -_MAX_LOGIT, _MAX_LOGIT)
+    probability = np.float32(1.0 / (1.0 + np.exp(-margin_kept)))
     missed = margin + np.log(np.float32(1.0) / probability - np.float32(1.0))
     if missed == 0.0 or not model.trees:
         return np.array([probability]), model.trees
@@ -314,7 +319,8 @@ def _tree_block(
             "num_parallel_tree": str(max(1, sizes.pop()) if len(sizes) == 1 else 1),
             "num_trees": str(len(trees)),
         },
-        "iteration_indptr": [width * first for first in indptr],
+        # Where there is no tree, XGBoost wants to see no round either.
+        "iteration_indptr": [width * first for first in indptr] if trees else [0],
         "tree_info": info,
         "cats": encode_categories(model.features, categories),
         "trees": [

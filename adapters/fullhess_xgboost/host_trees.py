@@ -93,8 +93,7 @@ class _Splits:
         numeric = (arrays.feature >= 0) & ~categorical
         condition = np.full(len(numeric), _NO_CONDITION)
         default_left = categorical.copy()  # a missing value is in no set of categories
-        swap = categorical.copy()
-        condition[numeric], default_left[numeric], swap[numeric] = _numeric_splits(
+        condition[numeric], default_left[numeric] = _numeric_splits(
             arrays.threshold[numeric],
             arrays.default_left[numeric],
             arrays.feature[numeric],
@@ -104,8 +103,8 @@ class _Splits:
             arrays,
             condition,
             default_left,
-            left=np.where(swap, arrays.right, arrays.left),
-            right=np.where(swap, arrays.left, arrays.right),
+            left=np.where(categorical, arrays.right, arrays.left),
+            right=np.where(categorical, arrays.left, arrays.right),
         )
 
     def levels(self) -> list[NDArray[np.int64]]:
@@ -124,51 +123,44 @@ def _numeric_splits(
     default_left: NDArray[np.bool_],
     feature: NDArray[np.int32],
     features: FeatureSpace,
-) -> tuple[NDArray[np.float32], NDArray[np.bool_], NDArray[np.bool_]]:
-    """Conditions, default directions and whether to swap the children.
-
-    Exact for every finite float32 and NaN.
-    """
-    condition, all_left = _conditions(threshold, strict=features.comparison == "<")
-    missing = features.missing[feature]
-    zero_left = all_left | (condition > 0)
-    default_left = np.where(missing == MISSING_NONE, zero_left, default_left)
-    at = missing == MISSING_ZERO
-    condition[at] = _with_zero_missing(condition[at], all_left[at], default_left[at])
-    # "All present values left" cannot be said; "all present values right" can.
-    condition[all_left] = -_FLT_MAX
-    return condition, default_left != all_left, all_left
-
-
-def _conditions(
-    threshold: NDArray[np.float64], *, strict: bool
 ) -> tuple[NDArray[np.float32], NDArray[np.bool_]]:
+    """Conditions and default directions; exact for every finite float32 and NaN."""
+    condition = _conditions(threshold, strict=features.comparison == "<")
+    missing = features.missing[feature]
+    default_left = np.where(missing == MISSING_NONE, condition > 0, default_left)
+    at = missing == MISSING_ZERO
+    condition[at] = _with_zero_missing(condition[at], default_left[at])
+    return condition, default_left
+
+
+def _conditions(threshold: NDArray[np.float64], *, strict: bool) -> NDArray[np.float32]:
     """float32 conditions such that ``x < condition`` says the same of a finite float32 x.
 
-    Also whether every finite x goes left.
+    Where all present values go to one side they are infinite. A finite one would not do:
+    no float32 is above the largest, and the lowest bin of a ``QuantileDMatrix`` is -inf
+    for XGBoost from 3.4 on.
     """
+    down, up = np.float32(-np.inf), np.float32(np.inf)
     with np.errstate(over="ignore", under="ignore"):
         rounded = threshold.astype(np.float32)
-    if strict:  # the thresholds are float32 values
-        return np.maximum(rounded, -_FLT_MAX), threshold == np.inf
-    down, up = np.float32(-np.inf), np.float32(np.inf)
-    below = np.where(rounded > threshold, np.nextafter(rounded, down), rounded)
-    return np.nextafter(below, up), below >= _FLT_MAX
+        if strict:  # the thresholds are float32 values
+            return rounded
+        below = np.where(rounded > threshold, np.nextafter(rounded, down), rounded)
+        return np.where(below == down, down, np.nextafter(below, up))
 
 
 def _with_zero_missing(
-    condition: NDArray[np.float32], all_left: NDArray[np.bool_], default_left: NDArray[np.bool_]
+    condition: NDArray[np.float32], default_left: NDArray[np.bool_]
 ) -> NDArray[np.float32]:
     """Conditions that send the values around zero to the default side.
 
     Possible where what goes to one side stays an interval; else ValueError.
     """
     above = np.nextafter(_ZERO, np.float32(1))
-    to_left = ~all_left & default_left & (condition < above)
-    to_right = ~default_left & (all_left | (condition > -_ZERO))
-    if (to_left & (condition < -_ZERO)).any() or (
-        to_right & (all_left | (condition > above))
-    ).any():
+    to_left = default_left & (condition < above)
+    to_right = ~default_left & (condition > -_ZERO)
+    torn = (to_left & (condition < -_ZERO)) | (to_right & (condition > above))
+    if torn.any():
         raise ValueError(
             "a split on a column where zero counts as missing sends zero to the side of larger "
             "or smaller values than its own; XGBoost cannot say this. Train with NaN for missing "
