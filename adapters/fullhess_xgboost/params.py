@@ -160,7 +160,7 @@ TABLE: dict[str, Rule] = {
     "max_delta_step": _honoured("max_delta_step", _number),
     "max_bin": _honoured(),
     "max_cat_to_onehot": _honoured("max_cat_to_onehot", _integer),
-    "max_cat_threshold": _honoured(),  # WAIT
+    "max_cat_threshold": _honoured("max_cat_threshold", _integer),
     "monotone_constraints": _honoured(
         "monotone_constraints",
         _directions,
@@ -253,7 +253,7 @@ ALIASES = {
 # Where XGBoost's default is not the engine's.
 _DEFAULTS: dict[str, Any] = {
     "learning_rate": 0.3,
-    # WAIT "max_cat_threshold": 64,
+    "max_cat_threshold": 64,
     "margin_dtype": "float32",  # XGBoost adds its trees up in float32
 }
 
