@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import inspect
 import json
+import re
 import warnings
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -222,3 +224,12 @@ def test_constraints_by_name(rng):
         for p in (by_name, by_number)
     ]
     assert models[0].save_raw() == models[1].save_raw()
+
+
+def test_documented_table_is_the_one_in_the_code():
+    source = Path(xgb.to_binned.__code__.co_filename).with_name("README.md")
+    text = source.read_text(encoding="utf-8")
+    pattern = r"<!-- parameters: [^\n]* -->\n(.*?)<!-- end of parameters -->"
+    found = re.search(pattern, text, re.DOTALL)
+    assert found is not None
+    assert found[1] == xgb.markdown_table()
