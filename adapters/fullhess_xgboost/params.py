@@ -111,7 +111,7 @@ def _only(name: str, allowed: Iterable[str], advice: str) -> Rule:
     options = tuple(allowed)
 
     def check(_: str, value: Any) -> None:
-        if str(value) not in options:
+        if str(value) and str(value) not in options:
             raise ParameterError(
                 f"{name}={value!r} is not available with full-Hessian trees "
                 f"(available: {', '.join(options)}); {advice}"
@@ -184,10 +184,10 @@ TABLE: dict[str, Rule] = {
     "tree_method": _only(
         "tree_method", ("auto", "hist"), "trees are grown on histograms: set tree_method='hist'"
     ),
-    "booster": _only("booster", ("gbtree",), _USE_HOST),
+    "booster": _only("booster", ("gbtree",), f"{_USE_HOST} (gblinear always is)"),
     "process_type": _only("process_type", ("default",), _USE_HOST),
-    "updater": _only("updater", ("grow_quantile_histmaker", ""), _USE_HOST),
-    "updater_seq": _only("updater_seq", ("grow_quantile_histmaker", ""), _USE_HOST),
+    "updater": _only("updater", ("grow_quantile_histmaker",), _USE_HOST),
+    "updater_seq": _only("updater_seq", ("grow_quantile_histmaker",), _USE_HOST),
     "multi_strategy": Rule("no effect", "leaves are always vectors here"),
     "refresh_leaf": Rule("no effect", "only for process_type='update'"),
     "max_cached_hist_node": Rule("no effect", "histograms have a budget of their own here"),

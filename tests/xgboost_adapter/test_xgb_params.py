@@ -133,7 +133,7 @@ def test_parameters_that_work_together():
 
     assert raw(subsample=0.5) != raw(subsample=0.5, seed=7)
     assert raw(subsample=0.5) != raw(subsample=0.5, sampling_method="gradient_based")
-    assert raw(max_leaves=5) != raw(max_leaves=5, grow_policy="lossguide")
+    assert raw(max_leaves=10) != raw(max_leaves=10, grow_policy="lossguide")
     assert raw(nthread=1) == raw(nthread=2)
 
 
