@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from random_trees import goes_left, same_bits, stump
 
-from fullhess import Ensemble, FeatureSpace
+from fullhess import BinnedMatrix, Ensemble, FeatureSpace, train
 from fullhess.features import MISSING_NAN, MISSING_NONE, MISSING_ZERO
 from fullhess.serialization import load
 
@@ -250,6 +250,42 @@ def test_two_classes_in_a_chosen_layout_keep_both_margins(layout: Any) -> None:
     np.testing.assert_allclose(booster.predict(xgboost.DMatrix(X)), model.predict(X), atol=1e-6)
 
 
+def test_a_classifier_of_two_classes_predicts_labels() -> None:
+    model = numeric_ensemble(1, n_outputs=2)
+    X = np.random.default_rng(0).normal(size=(50, 2)).astype(np.float32)
+    classifier = xgboost.XGBClassifier()
+    classifier.load_model(to_xgboost(model).save_raw("ubj"))
+    labels = classifier.predict(X)
+    np.testing.assert_array_equal(labels, model.predict(X).argmax(axis=1))
+    assert set(labels) == {0, 1}
+    np.testing.assert_allclose(classifier.predict_proba(X), model.predict(X), atol=1e-6)
+
+
+# Trained models
+
+
+@loses_categories
+@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("margin_dtype", ["float32", "float64"])
+def test_trained_models(layout: Any, margin_dtype: str) -> None:
+    rng = np.random.default_rng(2)
+    X = rng.normal(size=(300, 4)).astype(np.float32)
+    X[:, 3] = rng.integers(0, 9, 300)
+    y = (np.nan_to_num(X[:, 0]) > 0) + 1 * (X[:, 3] % 3 == 0)
+    X[rng.random(X.shape) < 0.2] = math.nan
+    binned = BinnedMatrix.from_quantiles(X, categorical=[3])
+    params = {"objective": "softmax", "margin_dtype": margin_dtype, "num_parallel_tree": 2}
+    model = train({**params, "subsample": 0.7}, binned, y, num_boost_round=5)
+    booster = to_xgboost(model, layout)
+    if margin_dtype == "float32":
+        assert same_bits(margins(booster, X), model.predict_raw(X))
+    np.testing.assert_allclose(margins(booster, X), model.predict_raw(X), atol=1e-5)
+    expected = model.predict_raw(X, rounds=slice(1, 3))
+    np.testing.assert_allclose(margins(booster, X, iteration_range=(1, 3)), expected, atol=1e-5)
+    contributions = to_xgboost(model, "scalar").predict(xgboost.DMatrix(X), pred_contribs=True)
+    np.testing.assert_allclose(contributions.sum(axis=2), model.predict_raw(X), atol=1e-4)
+
+
 # What else is written
 
 
@@ -337,6 +373,10 @@ def test_names_and_types() -> None:
     assert (booster.feature_names, booster.feature_types) == (["a", "b"], None)
     with pytest.raises(ValueError, match="feature_names must have one entry for each of the 6"):
         to_xgboost(model, "scalar", feature_names=["a"])
+    odd = Ensemble((), np.zeros(3), FeatureSpace.of(1, "<", names=["a<b"]), "softmax")
+    with pytest.raises(ValueError, match=r"no \[, \] or < in the name of a feature, got 'a<b'"):
+        to_xgboost(odd)
+    assert to_xgboost(odd, feature_names=[]).feature_names is None
     with pytest.raises(ValueError, match=r"'f2' is categorical in the model.*'q'"):
         to_xgboost(model, "scalar", feature_types=["q"] * 6)
 
