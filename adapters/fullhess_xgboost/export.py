@@ -1,10 +1,12 @@
 """Our models as XGBoost's own: written in its model format, loaded by it.
 
-The exported model gives the same margins as ``Ensemble.predict_raw``, bit for
-bit, on every input that XGBoost accepts (finite float32 or missing; categories as
-non-negative codes) if the model was trained with ``margin_dtype="float32"``.
-Leaf values of float64 models are rounded to float32, so their margins agree up to
-that rounding. A binary model written as one tree of differences agrees likewise.
+The exported model gives the same margins as ``Ensemble.predict_raw``, bit for bit, on
+dense input that XGBoost accepts: finite float32 or missing, categories as non-negative
+codes. Entries not stored in a sparse matrix are missing for XGBoost, whatever the model
+says of them. Leaf values of float64 models are rounded to float32, so their margins agree
+up to that rounding; ``margin_dtype="float32"`` makes them equal. A model of two classes
+written as one tree of differences agrees up to rounding too, and where a base margin
+replaces its intercept, up to what the intercept lies beyond ±13.
 
 A split of present from missing values has an infinite condition, as XGBoost 3.4 writes
 it too. ``Booster.get_dump(dump_format="json")`` prints it as a bare ``inf``, which strict
@@ -252,8 +254,15 @@ def _attributes(model: Ensemble, attributes: Mapping[str, str] | None) -> dict[s
 def _feature_names(features: FeatureSpace, names: Sequence[str] | None) -> list[str]:
     if names is None:
         generic = tuple(f"f{j}" for j in range(features.n_features))
-        return [] if features.names == generic else list(features.names)
-    return _one_per_feature("feature_names", names, features)
+        names = () if features.names == generic else features.names
+    checked = _one_per_feature("feature_names", names, features)
+    for name in checked:
+        if set(name) & set("[]<"):
+            raise ValueError(
+                f"XGBoost allows no [, ] or < in the name of a feature, got {name!r}; give "
+                "other feature_names, or [] for none"
+            )
+    return checked
 
 
 def _feature_types(features: FeatureSpace, types: Sequence[str] | None) -> list[str]:

@@ -400,6 +400,7 @@ def dask_predictions(case: Case, tmp_path: Path) -> None:
             np.testing.assert_allclose(probability, case.model.predict(case.X), atol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:.*manually specified the `updater`")
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize(("check", "errors"), TABLE, ids=[check.__name__ for check, _ in TABLE])
 def test_feature(check: Check, errors: dict[str, str], kind: str, tmp_path: Path) -> None:
