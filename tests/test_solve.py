@@ -276,6 +276,7 @@ def node_params(draw, minimum=0.0, **fixed):
         reg_lambda=draw(lambdas(minimum)),
         split_gain=draw(st.sampled_from(["guaranteed", "quadratic"])),
         max_delta_step=draw(st.sampled_from([0.0, 0.3])),
+        leaf_prior="path",  # with the ridge a diagonal node has bounds score by score
         **fixed,
     )
 
