@@ -129,14 +129,33 @@ def _solve_exact(problem: LeafProblem) -> NDArray[np.float64]:
     x = np.zeros((n_leaves, k))
     if problem.params.is_constrained:
         np.clip(x, *problem.bounds, out=x)
-    everything = np.arange(n_leaves)
+    active = problem.everything
     if problem.is_path:
-        _descend(problem, everything, x)
+        _descend(problem, active, x)
         return x
+    if k > MATRIX_MAX_OUTPUTS and problem.params.is_constrained:
+        active = active[~_solve_inside(problem, x)]
     size = max(1, _SUMS_BYTES // (8 * max(1, problem.objective.layout("full").n_curvature)))
-    for first in range(0, n_leaves, size):  # leaves are independent
-        _descend(problem, everything[first : first + size], x)
+    for first in range(0, len(active), size):  # leaves are independent
+        _descend(problem, active[first : first + size], x)
     return x
+
+
+def _solve_inside(problem: LeafProblem, x: NDArray[np.float64]) -> NDArray[np.bool_]:
+    """Solve the leaves of many scores whose free minimum lies in their box; which they are.
+
+    Without a matrix, and so much faster than what is left to do for the others.
+    """
+    params = problem.params
+    inside: NDArray[np.bool_] = np.zeros(len(x), bool)
+    if params.reg_alpha > 0.0 or params.reg_lambda == 0.0:
+        return inside
+    free = problem.evaluator.solve_by_products(params.reg_lambda, MAX_STEPS, True, 0.0, False)
+    if free is not None:
+        low, high = problem.bounds
+        inside = np.asarray(((free >= low) & (free <= high)).all(axis=1))
+        x[inside] = free[inside]
+    return inside
 
 
 def _hold_descent(problem: LeafProblem, values: NDArray[np.float64]) -> NDArray[np.float64]:

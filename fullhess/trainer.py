@@ -275,7 +275,7 @@ class Trainer:
         n = self.binned.n_samples
         importance = factor = None
         if params.sampling_method == "goss":
-            if self.n_rounds < int(1.0 / params.learning_rate):  # gradients still say little
+            if self.n_rounds + 1 <= 1.0 / params.learning_rate:  # gradients still say little
                 return np.arange(n, dtype=np.int32), self.weight
             gradient, curvature = self._row_statistics()
             importance = np.abs(gradient * curvature).sum(axis=1)

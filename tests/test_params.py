@@ -28,16 +28,24 @@ DEFAULTS = {
     "reg_lambda": 1.0,
     "reg_alpha": 0.0,
     "max_delta_step": 0.0,
+    "path_smooth": 0.0,
     "subsample": 1.0,
+    "subsample_freq": 1,
     "sampling_method": "uniform",
+    "top_rate": 0.2,
+    "other_rate": 0.1,
     "colsample_bytree": 1.0,
     "colsample_bylevel": 1.0,
     "colsample_bynode": 1.0,
     "num_parallel_tree": 1,
     "monotone_constraints": None,
     "interaction_constraints": None,
+    "extra_trees": False,
     "max_cat_to_onehot": 4,
+    "max_cat_threshold": 0,
     "cat_smooth": 10.0,
+    "cat_l2": 0.0,
+    "min_data_per_group": 1,
     "max_histogram_mb": 1024,
     "margin_dtype": "float64",
     "random_state": 0,
@@ -47,6 +55,8 @@ CHOICES = [name for name, value in DEFAULTS.items() if isinstance(value, str)]
 FRACTIONS = [
     "learning_rate",
     "subsample",
+    "top_rate",
+    "other_rate",
     "colsample_bytree",
     "colsample_bylevel",
     "colsample_bynode",
@@ -57,7 +67,9 @@ AT_LEAST_ZERO = [
     "reg_lambda",
     "reg_alpha",
     "max_delta_step",
+    "path_smooth",
     "cat_smooth",
+    "cat_l2",
 ]
 REALS = FRACTIONS + AT_LEAST_ZERO
 INTEGERS = [
@@ -65,18 +77,22 @@ INTEGERS = [
     "max_depth",
     "max_leaves",
     "min_samples_leaf",
+    "subsample_freq",
     "num_parallel_tree",
     "max_cat_to_onehot",
+    "max_cat_threshold",
+    "min_data_per_group",
     "max_histogram_mb",
     "random_state",
     "n_jobs",
 ]
 LISTS = ["monotone_constraints", "interaction_constraints"]
+FLAGS = ["extra_trees"]
 
 
 def test_defaults_are_the_documented_ones():
     assert Params().to_dict() == DEFAULTS
-    assert {*CHOICES, *REALS, *INTEGERS, *LISTS} == {item.name for item in fields(Params)}
+    assert {*CHOICES, *REALS, *INTEGERS, *LISTS, *FLAGS} == {item.name for item in fields(Params)}
 
 
 def test_from_dict_inverts_to_dict():
@@ -192,7 +208,10 @@ def test_sizes_are_not_negative(name):
         ("max_depth", [1, 512], [-1, 513]),
         ("max_leaves", [0, 2, 2**30], [1, -1, 2**30 + 1]),
         ("min_samples_leaf", [1, 10**6], [0, -1]),
+        ("subsample_freq", [1, 100], [0, -1]),
         ("num_parallel_tree", [1, 100], [0, -1]),
+        ("max_cat_threshold", [0, 1, 500], [-1]),
+        ("min_data_per_group", [1, 500], [0, -1]),
         ("max_cat_to_onehot", [1, 500], [0]),
         ("max_histogram_mb", [1, 10**5], [0]),
         ("random_state", [0, 2**63 - 1], [-1, 2**63]),
@@ -231,6 +250,35 @@ def test_trees_without_any_limit_are_refused(policy):
         Params(grow_policy=policy, max_depth=0, max_leaves=0)
     Params(grow_policy=policy, max_depth=0, max_leaves=2)
     Params(grow_policy=policy, max_depth=1, max_leaves=0)
+
+
+@pytest.mark.parametrize("name", FLAGS)
+def test_flags_are_true_or_false(name):
+    assert getattr(Params(**{name: np.True_}), name) is True
+    for value in (0, 1, "true", None, 1.0, [True]):
+        with pytest.raises(ParameterError, match=rf"{name}: expected True or False, got"):
+            Params(**{name: value})
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"sampling_method": "goss", "subsample": 0.5}, "leave subsample out"),
+        ({"sampling_method": "goss", "top_rate": 0.8, "other_rate": 0.3}, "must not exceed 1"),
+        ({"sampling_method": "goss", "subsample_freq": 2}, "leave subsample_freq out"),
+        ({"sampling_method": "gradient_based", "subsample_freq": 2}, "leave subsample_freq out"),
+        ({"path_smooth": 1.0, "leaf_prior": "path"}, "path_smooth cannot be combined"),
+        ({"path_smooth": 1.0, "monotone_constraints": (1,)}, "path_smooth cannot be combined"),
+    ],
+)
+def test_settings_that_contradict_each_other_are_refused(given, message):
+    with pytest.raises(ParameterError, match=message):
+        Params(**given)
+
+
+def test_rates_of_goss_may_add_up_to_one():
+    for top in (0.1, 0.3, 0.7, 0.9):
+        Params(sampling_method="goss", top_rate=top, other_rate=1.0 - top)
 
 
 @pytest.mark.parametrize(

@@ -301,3 +301,52 @@ def test_categories_and_missing_values_are_split_under_a_penalty(rng):
     tree = boost(problem, params, "full", "diagonal").trees[0]
     assert tree.is_categorical.any()
     check_tree(tree, binned, *problem.stats("diagonal"), params, rtol=2e-5)
+
+
+def test_many_classes_inside_and_outside_their_box_are_the_oracles():
+    _, binned, y = planted(9, 25, n=400)
+    params = {"max_depth": 3, "learning_rate": 1.0, "n_jobs": 1, "split_hessian": "diagonal"}
+    free = fullhess.train(params, binned, y, num_boost_round=1).trees[0]
+    limit = float(np.median(np.abs(free.values).max(axis=1)))
+    model = fullhess.train({**params, "max_delta_step": limit}, binned, y, num_boost_round=1)
+    met = (np.abs(model.trees[0].values) == limit).any(axis=1)
+    assert met.any() and not met.all()
+    oracle = oracle_params(NaiveParams(max_delta_step=limit, learning_rate=1.0), "softmax")
+    rows = naive.Rows("softmax", np.tile(model.base_score, (400, 1)), y, np.ones(400))
+    check_leaf_values(model.trees[0], binned, rows, oracle, atol=1e-6)
+
+
+# Objectives of one's own
+
+
+def quartic_loss(raw, label):
+    return ((raw - label) ** 4).sum(axis=1) + 0.5 * (raw.sum(axis=1)) ** 2
+
+
+def quartic_derivatives(raw, label):
+    r = raw - label
+    hessian = 12 * r[:, :, None] ** 2 * np.eye(raw.shape[1]) + 1.0
+    return 4 * r**3 + raw.sum(axis=1, keepdims=True), hessian
+
+
+@pytest.mark.parametrize("solver", ["damped", "exact"])
+@pytest.mark.parametrize(
+    "changes",
+    [{"reg_alpha": 2.0}, {"max_delta_step": 0.3}, {"monotone_constraints": (1, -1)},
+     {"path_smooth": 10.0}],
+)  # fmt: skip
+def test_a_custom_loss_never_rises_under_penalties(rng, solver, changes):
+    X, y = rng.standard_normal((80, 2)), rng.standard_normal((80, 3))
+    y += X[:, :1] - X[:, 1:]  # as the constraints have it
+    binned = BinnedMatrix.from_quantiles(X, max_bins=8)
+    objective = fullhess.CustomObjective(quartic_derivatives, 3, loss=quartic_loss)
+    params = {"leaf_solver": solver, "learning_rate": 1.0, "max_depth": 3, "n_jobs": 1}
+    path = []
+    with fullhess.Trainer({**params, **changes}, binned, y, objective=objective) as trainer:
+        for _ in range(6):
+            path.append(quartic_loss(trainer.raw, y).sum())
+            trainer.step()
+        model = trainer.model()
+    assert (np.diff(path) <= 1e-12 * path[0]).all() and path[-1] < 0.95 * path[0]
+    if "monotone_constraints" in changes:
+        check_monotone(model, X, binned, (1, -1))

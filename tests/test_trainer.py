@@ -279,6 +279,31 @@ def test_an_interrupt_while_scores_are_added_leaves_them_as_they_were(n_trees, m
         assert same_state(before, state_of(trainer))
 
 
+@pytest.mark.parametrize("n_calls", [1, 3, 6])
+def test_a_search_that_fails_half_way_gives_all_histograms_back(n_calls, monkeypatch):
+    _, label, binned = problem()
+    with Trainer(FAST, binned, label) as trainer, Trainer(FAST, binned, label) as other:
+        calls = 0
+        find = fullhess.grower.find_best_splits
+
+        def find_or_fail(*args: Any) -> None:
+            nonlocal calls
+            calls += 1
+            if calls == n_calls:
+                raise MemoryError
+            find(*args)
+
+        with monkeypatch.context() as patch:
+            patch.setattr("fullhess.grower.find_best_splits", find_or_fail)
+            before = state_of(trainer)
+            with pytest.raises(MemoryError):
+                trainer.step()
+            assert same_state(before, state_of(trainer))
+        trainer.step()
+        other.step()
+        assert trainer.grower.pool.in_use == 0 and same_model(trainer.model(), other.model())
+
+
 def test_a_closed_run_can_go_on():
     _, label, binned = problem()
     params = {**FAST, "n_jobs": 2}
