@@ -9,6 +9,7 @@ brought up to date first.
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -28,6 +29,7 @@ from .run import Derivatives, Derive, Run
 __all__ = ["Booster"]
 
 _EVALUATION = ("eval_metric", "disable_default_eval_metric", "nthread", "verbosity", "seed")
+_INFINITY = re.compile(r'("split_condition": -?)inf\b')
 _KEPT_IN_PICKLES = ("handle", "_params")
 
 
@@ -240,6 +242,16 @@ class Booster(xgboost.Booster):  # type: ignore[misc]
         if self._run is not None:
             return self._run.data.binned.n_features
         return int(super().num_features())
+
+    def get_dump(
+        self, fmap: Any = "", with_stats: bool = False, dump_format: str = "text"
+    ) -> list[str]:
+        """The trees as text, see ``xgboost.Booster.get_dump``."""
+        trees = super().get_dump(fmap, with_stats, dump_format)
+        if dump_format != "json":
+            return list(trees)
+        # "Present against missing" has an infinite condition, which JSON has no word for.
+        return [_INFINITY.sub(r"\g<1>3.40282347e+38", tree) for tree in trees]
 
     def reset(self) -> Booster:
         """Release the data of training."""

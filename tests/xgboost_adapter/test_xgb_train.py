@@ -596,6 +596,20 @@ def test_attributes_and_names_survive_training(rng):
     assert booster.native.features.names == tuple(names)
 
 
+def test_dumps_are_valid_json_whatever_the_splits(rng):
+    X, y = arrays(rng)
+    X[:, 0] = np.where(y == 2, np.nan, 1.0)  # only "missing" tells something
+    booster = xgb.train(SOFT, xgb.DMatrix(X, label=y), 2)
+    dump = booster.get_dump(dump_format="json")
+
+    def refuse(word):
+        raise AssertionError(word)
+
+    trees = [json.loads(tree, parse_constant=refuse) for tree in dump]
+    assert trees[0]["split_condition"] > 1e38
+    assert len(booster.get_dump()) == 2
+
+
 # Bad input.
 
 
