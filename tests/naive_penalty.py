@@ -73,8 +73,15 @@ def _with_free_scores_solved(
     if not free.any():
         return x
     slope = (g + M @ x + alpha * np.sign(x) * (x != 0.0))[free]
+    e, V = np.linalg.eigh(M[np.ix_(free, free)])
+    flat = e <= 1e-12 * np.abs(M).max()
+    along = V.T @ slope
+    size = np.abs(g).max() + alpha + np.abs(M).max() * np.abs(x).max()
     d = np.zeros_like(x)
-    d[free] = -np.linalg.lstsq(M[np.ix_(free, free)], slope, rcond=1e-13)[0]
+    if np.abs(along[flat]).max(initial=0.0) > 1e-10 * size:  # straight down, to the next wall
+        d[free] = -1e30 * V[:, flat] @ along[flat] / size
+    else:
+        d[free] = -V[:, ~flat] @ (along[~flat] / e[~flat])
     walls = np.where(d > 0.0, high, low)
     if alpha > 0.0:
         walls = np.where(d * x < 0.0, 0.0, walls)

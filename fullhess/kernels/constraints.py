@@ -211,8 +211,10 @@ def _leap(matrix, r, z, reg_alpha, low, high, factor):
     k = z.shape[0]
     free = np.empty(k, np.int64)
     step = np.empty(k)
+    scale = reg_alpha
     n = 0
     for j in range(k):
+        scale = max(scale, abs(r[j]) + matrix[j, j] * abs(z[j]))
         if low[j] < z[j] < high[j] and (reg_alpha == 0.0 or z[j] != 0.0):
             free[n] = j
             step[n] = -r[j] - (math.copysign(reg_alpha, z[j]) if reg_alpha > 0.0 else 0.0)
@@ -222,7 +224,7 @@ def _leap(matrix, r, z, reg_alpha, low, high, factor):
     for a in range(n):
         for b in range(a + 1):
             factor[a, b] = matrix[free[a], free[b]]
-    _solve_semidefinite(factor, step, n)
+    _solve_semidefinite(factor, step, n, 1e-10 * scale)
     length = 1.0
     held = -1
     wall = 0.0
@@ -244,26 +246,28 @@ def _leap(matrix, r, z, reg_alpha, low, high, factor):
 
 
 @kernel
-def _solve_semidefinite(factor, b, n):
+def _solve_semidefinite(factor, b, n, noise):
     """b becomes a solution of M b' = b, M the lower triangle of ``factor``, overwritten.
 
-    A pivot that vanishes but for rounding gets no step.
+    A pivot that vanishes but for rounding belongs to a direction in which the model does
+    not bend: with a slope beyond ``noise`` the step along it is long, else there is none.
     """
     for j in range(n):
-        for i in range(j, n):
+        pivot = factor[j, j]
+        rest = b[j]
+        for l in range(j):
+            pivot -= factor[j, l] * factor[j, l]
+            rest -= factor[j, l] * b[l]
+        floor = max(1e-13 * factor[j, j], TINY_CURVATURE)
+        if pivot <= floor:
+            pivot = floor if abs(rest) > noise else math.inf
+        factor[j, j] = math.sqrt(pivot)
+        b[j] = rest / factor[j, j]
+        for i in range(j + 1, n):
             total = factor[i, j]
             for l in range(j):
                 total -= factor[i, l] * factor[j, l]
-            if i == j:
-                enough = total > 1e-13 * factor[j, j] and total > TINY_CURVATURE
-                factor[j, j] = math.sqrt(total) if enough else math.inf
-            else:
-                factor[i, j] = total / factor[j, j]
-    for i in range(n):
-        total = b[i]
-        for l in range(i):
-            total -= factor[i, l] * b[l]
-        b[i] = total / factor[i, i]
+            factor[i, j] = total / factor[j, j]
     for i in range(n - 1, -1, -1):
         total = b[i]
         for l in range(i + 1, n):
