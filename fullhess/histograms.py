@@ -14,6 +14,7 @@ from .bins import BinnedMatrix
 from .curvature import Layout
 from .kernels.histogram import build_histogram, row_vectors
 from .kernels.lanes import new_lanes
+from .memory import aligned_empty, aligned_zeros
 
 __all__ = ["HistogramPool", "Scratch", "feature_blocks"]
 
@@ -86,7 +87,7 @@ class HistogramPool:
         if self.in_use >= self.capacity:
             return None
         self.in_use += 1
-        return self._free.pop() if self._free else np.empty(self.shape, np.float32)
+        return self._free.pop() if self._free else aligned_empty(self.shape, np.float32)
 
     def give_back(self, histogram: NDArray[np.float32] | None) -> None:
         if histogram is not None:
@@ -101,17 +102,20 @@ class HistogramPool:
         except Empty:
             buffers = self._new_scratch()
         if len(buffers.carry) < self.carry_rows:
-            buffers = buffers._replace(carry=np.zeros((self.carry_rows, self.shape[1])))
+            buffers = buffers._replace(carry=self._new_carry())
         try:
             yield buffers
         finally:
             self._scratch.put(buffers)
 
+    def _new_carry(self) -> NDArray[np.float64]:
+        return aligned_zeros((self.carry_rows, self.shape[1]), np.float64)
+
     def _new_scratch(self) -> Scratch:
         layout = self.layout
         return Scratch(
-            np.empty(self.shape, np.float32),
-            np.zeros((self.carry_rows, self.shape[1])),
+            aligned_empty(self.shape, np.float32),
+            self._new_carry(),
             new_lanes(layout.code, layout.n_outputs, layout.width),
             np.empty(self.shape[0] if self.has_categories else 0, np.int32),
         )

@@ -18,6 +18,7 @@ from .grower import Grower
 from .kernels.partition import add_leaf_values
 from .leaf_problem import LeafProblem
 from .leaves import PATH_MAX_OUTPUTS, effective_solver, solve_leaves
+from .memory import aligned_zeros
 from .objectives import CustomObjective, LeafRows, Objective
 from .params import ParameterError, Params
 from .sampling import ColumnSampler, round_generator, sample_goss, sample_rows
@@ -141,7 +142,7 @@ class Trainer:
         layout = objective.layout(split_hessian)
         damped = params.split_gain == "guaranteed" and objective.range_bound
         grower = Grower(self.binned, layout, params, damped, self.workers)
-        stats = np.zeros((self.binned.n_samples, layout.width), np.float32)
+        stats = aligned_zeros((self.binned.n_samples, layout.width), np.float32)
         # Only now, when nothing can fail any more, does the run change.
         self.split_hessian, self.grower, self.stats = split_hessian, grower, stats
 

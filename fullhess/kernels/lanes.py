@@ -32,6 +32,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from ..memory import aligned_zeros
 from .compile import kernel
 from .rows import (
     HALF,
@@ -40,6 +41,7 @@ from .rows import (
     VECTOR,
     add,
     add_scalar,
+    best_of_pairs,
     clip,
     damp,
     fill,
@@ -93,7 +95,7 @@ class SplitSettings(NamedTuple):
 def new_lanes(layout, k, width):
     """The lanes of one thread, zeros."""
     dtype = np.float64 if layout == DENSE else np.float32
-    return np.zeros((width + k + SCRATCH_ROWS, LANES), dtype)
+    return aligned_zeros((width + k + SCRATCH_ROWS, LANES), dtype)
 
 
 @kernel
@@ -277,10 +279,7 @@ def evaluate_chunk(lanes, n, settings, reg_lambda, center, shifted, needed):
     else:
         _eliminate_diagonal(lanes, k, q)
     clip(lanes, q, q, HUGE)  # a NaN never compares as better, so it is never chosen
-    highest = -1.0
-    for c in range(n):
-        highest = max(highest, np.float64(lanes[q, c]) + np.float64(lanes[q, HALF + c]))
-    if highest <= needed:
+    if best_of_pairs(lanes, q) <= needed:  # unused lanes may only keep a chunk alive
         return False
     if not (settings.damped or settings.max_delta_step > 0.0):
         return True

@@ -17,7 +17,8 @@ from numba.extending import intrinsic
 
 HALF = 32  # candidates in a chunk: k=10 takes 70 rows × 64 lanes × 4 B, 18 KB
 LANES = 2 * HALF
-VECTOR = 8  # lanes in one emitted instruction
+VECTOR = 8  # lanes of a transposed tile
+REGISTER_BITS = 512  # of one emitted instruction: a register of AVX-512, two of AVX
 HUGE = 1e30  # scores and ranges are clipped here, so that no infinity meets a zero
 
 
@@ -32,7 +33,7 @@ def _row_operation(emit, scalar):
     def operation(typingctx, lanes, target, a, b):
         def codegen(context, builder, signature, args):
             element = context.get_data_type(lanes.dtype)
-            vector = ir.VectorType(element, VECTOR)
+            vector = ir.VectorType(element, REGISTER_BITS // lanes.dtype.bitwidth)
             align = 4 if lanes.dtype.bitwidth == 32 else 8
             data = context.make_array(lanes)(context, builder, args[0]).data
             number = None
@@ -42,7 +43,7 @@ def _row_operation(emit, scalar):
             rows = [args[1], args[2]] if scalar else args[1:4]
             width = ir.Constant(ir.IntType(64), LANES)
             starts = [builder.gep(data, [builder.mul(row, width)]) for row in rows]
-            for v in range(0, LANES, VECTOR):
+            for v in range(0, LANES, vector.count):
                 offset = ir.Constant(ir.IntType(64), v)
                 pointers = [
                     builder.bitcast(builder.gep(start, [offset]), vector.as_pointer())
@@ -68,7 +69,7 @@ def _splat(builder, number, vector):
     first = builder.insert_element(
         ir.Constant(vector, ir.Undefined), number, ir.Constant(ir.IntType(32), 0)
     )
-    mask = ir.Constant(ir.VectorType(ir.IntType(32), VECTOR), [0] * VECTOR)
+    mask = ir.Constant(ir.VectorType(ir.IntType(32), vector.count), [0] * vector.count)
     return builder.shuffle_vector(first, ir.Constant(vector, ir.Undefined), mask)
 
 
@@ -78,7 +79,7 @@ def _emit_muladd(builder, target, a, b, vector):
     function = cgutils.get_or_insert_function(
         builder.module,
         ir.FunctionType(vector, [vector] * 3),
-        f"llvm.fmuladd.v{VECTOR}{suffix}",
+        f"llvm.fmuladd.v{vector.count}{suffix}",
     )
     return builder.call(function, [a, b, target])
 
@@ -110,7 +111,7 @@ def _emit_guarded_reciprocal(builder, target, a, floor, vector):
 
 
 def _constant(vector, value):
-    return ir.Constant(vector, [value] * VECTOR)
+    return ir.Constant(vector, [value] * vector.count)
 
 
 def _horner(builder, z, coefficients, vector):
@@ -127,7 +128,7 @@ def _emit_log(builder, y, vector):
     LLVM has no vector logarithm here. The mantissa is taken in [√½, √2).
     """
     double = isinstance(vector.element, ir.DoubleType)
-    whole = ir.VectorType(ir.IntType(64 if double else 32), VECTOR)
+    whole = ir.VectorType(ir.IntType(64 if double else 32), vector.count)
     bits = builder.bitcast(y, whole)
     shift = _constant(whole, 52 if double else 23)
     root_half = _constant(whole, 0x3FE6A09E667F3BCD if double else 0x3F3504F3)
@@ -159,6 +160,27 @@ def _emit_guaranteed(builder, score, high, low, vector):
     large = builder.fdiv(builder.fmul(two, large), square)
     share = builder.select(builder.fcmp_ordered("<", beta, one), small, large)
     return builder.fmul(score, share)
+
+
+_MAGIC = 6755399441055744.0  # 1.5·2^52: adding it rounds to an integer in the low bits
+_LN2_HIGH, _LN2_LOW = 0.6931471803691238, 1.9082149292705877e-10
+
+
+def _emit_exp(builder, target, a, b, vector):
+    """exp(a - b) for a <= b in float64, with a relative error below 1e-14.
+
+    2^n · exp(r) with |r| <= ln(2)/2; n is added to the exponent's bits.
+    """
+    whole = ir.VectorType(ir.IntType(64), vector.count)
+    x = _emit_larger(builder, builder.fsub(a, b), _constant(vector, -700.0))
+    magic = _constant(vector, _MAGIC)
+    power = _emit_muladd(builder, magic, x, _constant(vector, 1.0 / math.log(2.0)), vector)
+    n = builder.fsub(power, magic)
+    r = _emit_submul(builder, x, n, _constant(vector, _LN2_HIGH), vector)
+    r = _emit_submul(builder, r, n, _constant(vector, _LN2_LOW), vector)
+    series = _horner(builder, r, [1.0 / math.factorial(i) for i in range(13)], vector)
+    shift = builder.shl(builder.bitcast(power, whole), _constant(whole, 52))
+    return builder.bitcast(builder.add(builder.bitcast(series, whole), shift), vector)
 
 
 # Shuffles of two vectors of eight that are one instruction each on AVX: they stay inside
@@ -226,6 +248,105 @@ def load_tile(typingctx, lanes, lane, column, prefixes, total):
     return types.void(lanes, types.intp, types.intp, prefixes, total), codegen
 
 
+@intrinsic
+def add_cell(typingctx, cells, cell, left, prefixes, n):
+    """left += cells[cell], and the result is candidate n: prefixes[n] = left.
+
+    cells is (c, width) float32, left (width,) and prefixes (HALF, width) float64; the
+    width is a multiple of VECTOR.
+    """
+
+    def codegen(context, builder, signature, args):
+        index = ir.IntType(64)
+        floats = ir.VectorType(ir.FloatType(), VECTOR)
+        doubles = ir.VectorType(ir.DoubleType(), VECTOR)
+        table = context.make_array(cells)(context, builder, args[0])
+        width = builder.extract_value(table.shape, 1)
+        target = context.make_array(prefixes)(context, builder, args[3]).data
+        starts = (
+            builder.gep(table.data, [builder.mul(args[1], width)]),
+            context.make_array(left)(context, builder, args[2]).data,
+            builder.gep(target, [builder.mul(args[4], width)]),
+        )
+        step = ir.Constant(index, VECTOR)
+        with cgutils.for_range(builder, builder.udiv(width, step)) as loop:
+            offset = builder.mul(loop.index, step)
+            pointers = [
+                builder.bitcast(builder.gep(start, [offset]), kind.as_pointer())
+                for start, kind in zip(starts, (floats, doubles, doubles), strict=True)
+            ]
+            term = builder.load(pointers[0])
+            term.align = 4
+            total = builder.load(pointers[1])
+            total.align = 8
+            total = builder.fadd(total, builder.fpext(term, doubles))
+            for pointer in pointers[1:]:
+                builder.store(total, pointer).align = 8
+        return context.get_dummy_value()
+
+    return types.void(cells, types.intp, left, prefixes, types.intp), codegen
+
+
+@intrinsic
+def dot(typingctx, lanes, a, b):
+    """Sum over the lanes of row a times row b, always in the same order."""
+
+    def codegen(context, builder, signature, args):
+        element = context.get_data_type(lanes.dtype)
+        vector = ir.VectorType(element, REGISTER_BITS // lanes.dtype.bitwidth)
+        data = context.make_array(lanes)(context, builder, args[0]).data
+        width = ir.Constant(ir.IntType(64), LANES)
+        starts = [builder.gep(data, [builder.mul(row, width)]) for row in args[1:]]
+        total = _constant(vector, 0.0)
+        for v in range(0, LANES, vector.count):
+            factors = []
+            for start in starts:
+                pointer = builder.gep(start, [ir.Constant(ir.IntType(64), v)])
+                value = builder.load(builder.bitcast(pointer, vector.as_pointer()))
+                value.align = lanes.dtype.bitwidth // 8
+                factors.append(value)
+            total = _emit_muladd(builder, total, *factors, vector)
+        parts = [
+            builder.extract_element(total, ir.Constant(ir.IntType(32), i))
+            for i in range(vector.count)
+        ]
+        while len(parts) > 1:
+            half = len(parts) // 2
+            parts = [builder.fadd(parts[i], parts[half + i]) for i in range(half)]
+        return parts[0]
+
+    return lanes.dtype(lanes, types.intp, types.intp), codegen
+
+
+@intrinsic
+def best_of_pairs(typingctx, lanes, row):
+    """The largest sum of a left child's entry and its right child's; NaN is passed over."""
+
+    def codegen(context, builder, signature, args):
+        element = context.get_data_type(lanes.dtype)
+        vector = ir.VectorType(element, VECTOR)
+        align = 4 if lanes.dtype.bitwidth == 32 else 8
+        data = context.make_array(lanes)(context, builder, args[0]).data
+        start = builder.mul(args[1], ir.Constant(ir.IntType(64), LANES))
+
+        def load(offset):
+            place = builder.add(start, ir.Constant(ir.IntType(64), offset))
+            value = builder.load(builder.bitcast(builder.gep(data, [place]), vector.as_pointer()))
+            value.align = align
+            return value
+
+        best = _constant(vector, -math.inf)
+        for v in range(0, HALF, VECTOR):
+            best = _emit_larger(builder, builder.fadd(load(v), load(HALF + v)), best)
+        result = builder.extract_element(best, ir.Constant(ir.IntType(32), 0))
+        for v in range(1, VECTOR):
+            entry = builder.extract_element(best, ir.Constant(ir.IntType(32), v))
+            result = _emit_larger(builder, entry, result)
+        return builder.fpext(result, ir.DoubleType()) if align == 4 else result
+
+    return types.float64(lanes, types.intp), codegen
+
+
 add = _row_operation(lambda builder, t, a, b, v: builder.fadd(a, b), False)
 mul = _row_operation(lambda builder, t, a, b, v: builder.fmul(a, b), False)
 muladd = _row_operation(_emit_muladd, False)  # target += a * b
@@ -233,6 +354,7 @@ submul = _row_operation(_emit_submul, False)  # target -= a * b
 larger = _row_operation(lambda builder, t, a, b, v: _emit_larger(builder, a, b), False)
 smaller = _row_operation(lambda builder, t, a, b, v: _emit_smaller(builder, a, b), False)
 guarded_reciprocal = _row_operation(_emit_guarded_reciprocal, False)  # 1/a where a > b
+exp_difference = _row_operation(_emit_exp, False)  # target = exp(a - b), float64
 damp = _row_operation(_emit_guaranteed, False)  # target *= h(a - b)
 fill = _row_operation(lambda builder, t, a, s, v: s, True)
 larger_scalar = _row_operation(lambda builder, t, a, s, v: _emit_larger(builder, a, s), True)

@@ -14,6 +14,7 @@ import math
 import numpy as np
 
 from .compile import kernel
+from .rows import LANES, add, add_scalar, dot, exp_difference, fill, larger, mul, reciprocal
 from .simd import prefetch
 
 # Curvatures of a statistics row. FULL is the Laplacian layout, the others diagonal.
@@ -24,7 +25,11 @@ DIAGONAL_EXACT = 3  # p(1-p)
 SCALED_DIAGONAL = 4  # k/(k-1) p(1-p)
 
 PREFETCH_ROWS = 16
-BLOCK = 64  # rows; the block of scores stays in the first-level cache up to k = 50
+BLOCK = LANES  # rows; the block of scores stays in the first-level cache up to k = 50
+
+# Rows of a block of lanes after those of the k classes.
+WEIGHT, OWN, OTHERS, SCRATCH = 0, 1, 2, 3
+EXTRA_ROWS = 4
 
 _MAGIC = 6755399441055744.0  # 1.5·2^52: adding it rounds to an integer in the low bits
 _LOG2_E = 1.4426950408889634
@@ -213,10 +218,7 @@ def accumulate_leaves(raw, label, weight, begin, end, shift, gradient, edges):
     edges : (m, k(k-1)/2) float64, output.
     """
     k = raw.shape[1]
-    scratch = np.empty((2, BLOCK * k))
-    p = scratch[0].reshape(BLOCK, k)
-    tops = np.empty((2, BLOCK))
-    rows = np.empty(BLOCK, np.int64)
+    lanes = _new_block(k)
     for run in range(begin.shape[0]):
         g = gradient[run]
         edge = edges[run]
@@ -226,20 +228,74 @@ def accumulate_leaves(raw, label, weight, begin, end, shift, gradient, edges):
             edge[e] = 0.0
         for start in range(begin[run], end[run], BLOCK):
             n = min(BLOCK, end[run] - start)
-            for r in range(n):
-                rows[r] = start + r
-            _load_probabilities(raw, shift[run], rows[:n], scratch, p, tops)
-            for r in range(n):
-                w = weight[start + r]
-                y = label[start + r]
-                p_y = p[r, y]
-                p[r, y] = -_other_mass(p[r], y)
-                for j in range(k):
-                    g[j] += w * p[r, j]
-                p[r, y] = p_y
-                e = 0
-                for i in range(k - 1):
-                    wp = w * p[r, i]
-                    for j in range(i + 1, k):
-                        edge[e] += wp * p[r, j]
-                        e += 1
+            _load_block(raw, weight, start, n, shift[run], lanes)
+            _exponentiate(lanes, k)
+            _accumulate_gradient(lanes, k, n, label[start : start + n], g)
+            e = 0
+            for i in range(k - 1):
+                mul(lanes, k + SCRATCH, i, k + WEIGHT)
+                for j in range(i + 1, k):
+                    edge[e] += dot(lanes, k + SCRATCH, j)
+                    e += 1
+
+
+@kernel
+def _new_block(k):
+    """Lanes (k + EXTRA_ROWS, BLOCK) float64 that begin at a cache line."""
+    size = (k + EXTRA_ROWS) * BLOCK
+    memory = np.empty(size + 8)
+    first = (-memory.ctypes.data % 64) // 8
+    return memory[first : first + size].reshape(k + EXTRA_ROWS, BLOCK)
+
+
+@kernel
+def _load_block(raw, weight, start, n, shift, lanes):
+    """Scores of n rows, one class after the other, and their weights; zeros up to BLOCK."""
+    k = raw.shape[1]
+    for r in range(n):
+        for j in range(k):
+            lanes[j, r] = raw[start + r, j]
+        lanes[k + WEIGHT, r] = weight[start + r]
+    for r in range(n, BLOCK):
+        for j in range(k):
+            lanes[j, r] = 0.0
+        lanes[k + WEIGHT, r] = 0.0
+    for j in range(k):
+        add_scalar(lanes, j, j, shift[j])
+
+
+@kernel
+def _exponentiate(lanes, k):
+    """Scores become exp(score - the row's largest)."""
+    top = k + SCRATCH
+    add_scalar(lanes, top, 0, 0.0)
+    for j in range(1, k):
+        larger(lanes, top, j, top)
+    for j in range(k):
+        exp_difference(lanes, j, j, top)
+
+
+@kernel
+def _accumulate_gradient(lanes, k, n, label, out):
+    """Exponentials become probabilities, and out (k,) grows by the rows' gradients.
+
+    A row's own class is set aside while the others are summed, see above.
+    """
+    own, others, total = k + OWN, k + OTHERS, k + SCRATCH
+    fill(lanes, own, own, 0.0)
+    fill(lanes, others, others, 0.0)
+    for r in range(n):
+        lanes[own, r] = lanes[label[r], r]
+        lanes[label[r], r] = 0.0
+    for j in range(k):
+        add(lanes, others, others, j)
+    add(lanes, total, others, own)
+    reciprocal(lanes, total, total, 1e-300)
+    mul(lanes, others, others, total)
+    mul(lanes, own, own, total)
+    for j in range(k):
+        mul(lanes, j, j, total)
+        out[j] += dot(lanes, j, k + WEIGHT)
+    for r in range(n):
+        out[label[r]] -= lanes[k + WEIGHT, r] * lanes[others, r]
+        lanes[label[r], r] = lanes[own, r]

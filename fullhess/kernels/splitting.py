@@ -22,6 +22,7 @@ from .candidates import (
 from .compile import kernel
 from .constraints import evaluate_constrained
 from .lanes import HALF, evaluate_chunk, load_candidates, score_row
+from .rows import add_cell
 from .solve import DENSE, LAPLACIAN, exchange_edges, heaviest_class, packed_index
 
 SPLIT_FIELDS = 6
@@ -96,6 +97,7 @@ def find_best_splits(
     left = np.empty(width)
     prefixes = np.zeros((HALF, width))
     positions = np.empty(HALF, np.int64)
+    scores = np.empty(HALF)
     around = np.empty(settings.k)
     shifted = False
     for j in range(settings.k):
@@ -112,7 +114,7 @@ def find_best_splits(
         n_positions = count_positions(order) if categorical[f] else n_bins[f]
         one_hot = categorical[f] and count_filled(cells) <= settings.max_cat_to_onehot
         ordered = categorical[f] and not one_hot
-        _sum_cells(cells, total)
+        _sum_cells(cells, total, prefixes)
         rest[:] = cells[n_bins[f]]
         if ordered and settings.min_data_per_group > 1:
             add_unlisted(cells, settings.min_data_per_group, rest)
@@ -157,6 +159,7 @@ def find_best_splits(
                 left,
                 prefixes,
                 positions,
+                scores,
                 lanes,
                 best,
             )
@@ -192,14 +195,13 @@ def _exchange(sums, c, k):
 
 
 @kernel
-def _sum_cells(cells, total):
-    """Sum of all cells, (width,) float64."""
+def _sum_cells(cells, total, prefixes):
+    """Sum of all cells, (width,) float64; the first of ``prefixes`` is overwritten."""
     for w in range(total.shape[0]):
         total[w] = 0.0
     for cell in range(cells.shape[0]):
         if cells[cell, 0] > 0:
-            for w in range(total.shape[0]):
-                total[w] += cells[cell, w]
+            add_cell(cells, cell, total, prefixes, 0)
 
 
 @kernel(inline="always")
@@ -226,6 +228,7 @@ def _scan(
     left,
     prefixes,
     positions,
+    scores,
     lanes,
     best,
 ):
@@ -242,11 +245,10 @@ def _scan(
         if one_hot or position == 0:
             for w in range(width):
                 left[w] = rest[w] if direction == MISSING_LEFT else 0.0
-        cell = cells[order[position] if categorical else position]
-        if cell[0] == 0:
+        cell = order[position] if categorical else position
+        if cells[cell, 0] == 0:
             continue
-        for w in range(width):
-            left[w] += cell[w]
+        add_cell(cells, cell, left, prefixes, n)
         n_right = total[0] - left[0]
         if n_right <= 0.0 or min(left[0], n_right) < settings.min_samples_leaf:
             continue
@@ -256,8 +258,6 @@ def _scan(
             count_listed(position, n_positions, direction, missing_count) > most
         ):
             continue
-        for w in range(width):
-            prefixes[n, w] = left[w]
         if reference >= 0:
             _exchange(prefixes[n], reference, settings.k)
         positions[n] = position
@@ -278,6 +278,7 @@ def _scan(
                 low,
                 high,
                 total,
+                scores,
                 lanes,
                 best,
             )
@@ -298,6 +299,7 @@ def _scan(
             low,
             high,
             total,
+            scores,
             lanes,
             best,
         )
@@ -319,6 +321,7 @@ def _keep_best(
     low,
     high,
     total,
+    scores,
     lanes,
     best,
 ):
@@ -329,7 +332,6 @@ def _keep_best(
     needed = -np.inf
     if best[0] > -np.inf:
         needed = _beyond_tie(best[1])
-    scores = np.empty(HALF)
     if settings.constrained:
         evaluate_constrained(n, prefixes, total, settings, reg_lambda, monotone, low, high, scores)
     else:
