@@ -1,0 +1,314 @@
+"""One training run on the host's data sets: the engine's trainer behind a Booster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from fullhess import BinnedMatrix, Binning, CustomObjective, Softmax, Trainer
+from fullhess.trainer import Follower
+
+from ._host import lightgbm
+from .data import HostData, read_dataset
+from .export import fold_base_score, model_text
+from .metrics import choose_metrics, probabilities
+from .params import Settings
+
+__all__ = ["Run"]
+
+_SMALLEST_SHARE = 1e-15  # of a class without rows, as in the host
+
+Function = Callable[[NDArray[Any], Any], tuple[Any, Any]]
+
+
+@dataclass(eq=False)
+class _Watched:
+    """A data set and its scores.
+
+    Attributes
+    ----------
+    start : (n, k) scores before the first round.
+    follower : None before the trainer exists, and for the training data.
+    """
+
+    dataset: lightgbm.Dataset
+    binned: BinnedMatrix
+    label: NDArray[Any]
+    weight: NDArray[np.float64]
+    start: NDArray[np.float64]
+    follower: Follower | None = None
+
+
+class Run:
+    """A run in steps.
+
+    Parameters
+    ----------
+    params : host parameters and our own.
+    train_set : constructed here if need be.
+    n_init_rounds : rounds of a model to continue, whose scores the data sets hold.
+
+    Attributes
+    ----------
+    changed : the model has grown since ``text`` was last asked for.
+    """
+
+    def __init__(
+        self, params: Mapping[str, Any], train_set: lightgbm.Dataset, n_init_rounds: int = 0
+    ) -> None:
+        self.settings = Settings.of(params)
+        self.metrics = choose_metrics(self.settings)
+        self.params = dict(params)
+        self.n_init_rounds = n_init_rounds
+        self.changed = True
+        self._objective: Softmax | _HostFunction
+        k = self.settings.n_outputs
+        self._objective = Softmax(k) if self.settings.is_softmax else _HostFunction(k)
+        self._data = _restrict(read_dataset(train_set), self.settings.allowed)
+        train = self._watch(train_set, self._data.binned)
+        self.base_score = self._intercept(train)
+        self._watched = [train]
+        train.start = train.start + self.base_score
+        self._trainer: Trainer | None = None
+        if self.settings.is_softmax:
+            self._trainer = self._new_trainer()
+            self._trainer.close()
+
+    @property
+    def n_outputs(self) -> int:
+        return self.settings.n_outputs
+
+    @property
+    def n_rounds(self) -> int:
+        """Rounds so far, those continued included."""
+        return self.n_init_rounds + (0 if self._trainer is None else self._trainer.n_rounds)
+
+    def _watch(self, dataset: lightgbm.Dataset, binned: BinnedMatrix) -> _Watched:
+        label = dataset.get_field("label")
+        if label is None:
+            raise ValueError("the Dataset has no labels; pass label= when you create it")
+        label = self._objective.check_label(np.asarray(label, np.float64), binned.n_samples)
+        weight = dataset.get_field("weight")
+        weight = np.ones(len(label)) if weight is None else np.asarray(weight, np.float64)
+        return _Watched(dataset, binned, label, weight, self._init_score(dataset, len(label)))
+
+    def _init_score(self, dataset: lightgbm.Dataset, n: int) -> NDArray[np.float64]:
+        scores = dataset.get_field("init_score")
+        if scores is None:
+            return np.zeros((n, self.n_outputs))
+        scores = np.asarray(scores, np.float64)
+        if scores.size != n * self.n_outputs:
+            raise ValueError(
+                f"init_score must have {self.n_outputs} numbers for each of the {n} rows, got "
+                f"{scores.size}; with init_model, the model must have num_class={self.n_outputs}"
+            )
+        scores = scores.reshape((n, self.n_outputs), order="F")  # flat ones are class by class
+        if not np.isfinite(scores).all():
+            raise ValueError("init_score must be finite, got NaN or infinity")
+        return np.ascontiguousarray(scores)
+
+    def _intercept(self, train: _Watched) -> NDArray[np.float64]:
+        """(k,) scores to start from: the host's, or none where init_score takes their place."""
+        given = train.dataset.get_field("init_score") is not None
+        settings = self.settings
+        if given or not settings.is_softmax or not settings.boost_from_average:
+            return np.zeros(self.n_outputs)
+        mass = np.bincount(train.label, weights=train.weight, minlength=self.n_outputs)
+        return np.asarray(np.log(np.maximum(_SMALLEST_SHARE, mass / mass.sum())))
+
+    def _new_trainer(self) -> Trainer:
+        train = self._watched[0]
+        trainer = Trainer(
+            self.settings.engine,
+            train.binned,
+            train.label,
+            # A function gets the Dataset with its weights and applies them itself.
+            weight=train.weight if self.settings.is_softmax else None,
+            init_margin=train.start,
+            base_score=self.base_score,
+            objective=self._objective,
+        )
+        for item in self._watched[1:]:
+            item.follower = trainer.follow(item.binned, init_margin=item.start)
+        return trainer
+
+    def add_valid(self, dataset: lightgbm.Dataset, name: str) -> None:
+        """Follow the scores of another data set, from the rounds so far on."""
+        train = self._watched[0]
+        if dataset is train.dataset:
+            item = train
+        else:
+            data = _restrict(read_dataset(dataset), self.settings.allowed)
+            _check_same_bins(data.binned.binning, train.binned.binning, name)
+            item = self._watch(dataset, data.binned)
+            item.start = item.start + self.base_score
+            if self._trainer is not None:
+                item.follower = self._trainer.follow(item.binned, init_margin=item.start, name=name)
+        self._watched.append(item)
+
+    def set_params(self, params: Mapping[str, Any]) -> None:
+        """Parameters of the rounds to come."""
+        settings = Settings.of(params)
+        if settings.is_softmax != self.settings.is_softmax or settings.allowed != (
+            self.settings.allowed
+        ):
+            raise ValueError(
+                "objective and interaction_constraints are fixed when training begins"
+            )
+        metrics = choose_metrics(settings)
+        if self._trainer is not None:
+            self._trainer.set_params(settings.engine)
+        self.settings, self.metrics, self.params = settings, metrics, dict(params)
+
+    def update(self, function: Function | None = None) -> bool:
+        """Add one round; whether its tree found no split.
+
+        function : the objective of this round, where it is not multiclass.
+        """
+        if isinstance(self._objective, _HostFunction):
+            if function is None:
+                raise ValueError(
+                    "objective='none' needs a function: pass fobj to update, or the function as "
+                    "params['objective']"
+                )
+            self._objective.bind(function, self._watched[0])
+        elif function is not None:
+            raise ValueError(
+                "the objective is multiclass; to train with fobj set params['objective'] to the "
+                "function from the beginning"
+            )
+        try:
+            if self._trainer is None:
+                self._trainer = self._new_trainer()
+            self._trainer.step()
+        finally:
+            if self._trainer is not None:
+                self._trainer.close()
+        self.changed = True
+        return bool(self._trainer.trees[-1].n_leaves == 1)
+
+    def scores(self, index: int) -> NDArray[np.float64]:
+        """(n, k) raw scores; 0 is the training data."""
+        item = self._watched[index]
+        if self._trainer is None:
+            return item.start
+        if item.follower is None:
+            return np.asarray(self._trainer.raw)
+        try:
+            return np.asarray(item.follower.raw)
+        finally:
+            self._trainer.close()
+
+    def index_of(self, dataset: lightgbm.Dataset) -> int | None:
+        """The number of a data set that is followed."""
+        return next((i for i, w in enumerate(self._watched) if w.dataset is dataset), None)
+
+    def evaluate(
+        self, index: int, name: str, functions: Sequence[Callable[..., Any]]
+    ) -> list[tuple[str, str, float, bool]]:
+        """Data set, metric, value and direction of all metrics and functions."""
+        item = self._watched[index]
+        raw = self.scores(index)
+        predictions = probabilities(raw) if self.settings.is_softmax else raw
+        results = []
+        for metric in self.metrics:
+            value = metric.compute(
+                raw if metric.on_scores else predictions, item.label.astype(np.int64), item.weight
+            )
+            results.append((name, metric.name, value, metric.maximize))
+        for function in functions:
+            found = function(predictions.copy(), item.dataset)
+            for entry in found if isinstance(found, list) else [found]:
+                results.append((name, entry[0], entry[1], entry[2]))
+        return results
+
+    def text(self) -> str:
+        """The rounds of this run, without those continued, as the host's model text."""
+        k = self.n_outputs
+        features = self._data.binned.binning.features
+        return model_text(
+            [] if self._trainer is None else fold_base_score(self._trainer.model()),
+            names=features.names,
+            features=features,
+            n_outputs=k,
+            objective=f"multiclass num_class:{k}" if self.settings.is_softmax else None,
+            infos=self._data.infos,
+            params={name: v for name, v in self.params.items() if not callable(v)},
+        )
+
+
+class _HostFunction(CustomObjective):
+    """An objective of the host's form: ``f(scores, dataset) -> (gradient, hessian)``.
+
+    The last call is kept: the engine asks for the derivatives of the same scores more than
+    once, and a function is called once a round, as by the host.
+    """
+
+    def __init__(self, n_outputs: int) -> None:
+        super().__init__(self._derivatives, n_outputs)
+        self._function: Function | None = None
+        self._train: _Watched | None = None
+        self._last: tuple[NDArray[Any], tuple[Any, Any]] | None = None
+
+    def bind(self, function: Function, train: _Watched) -> None:
+        self._function, self._train, self._last = function, train, None
+
+    def probe(self, label: NDArray[Any]) -> None:
+        assert self._train is not None
+        k = self.n_outputs
+        self._dense = self._evaluate(self._train.start, label)[1].shape[1] != k
+
+    def _derivatives(self, raw: NDArray[Any], label: NDArray[Any]) -> tuple[Any, Any]:
+        assert self._function is not None and self._train is not None
+        if self._last is not None and np.array_equal(self._last[0], raw):
+            return self._last[1]
+        result = self._function(raw.copy(), self._train.dataset)
+        if not isinstance(result, tuple | list) or len(result) != 2:
+            raise TypeError(
+                "an objective must return (gradient, hessian), got "
+                f"{type(result).__name__} from {self._function!r}"
+            )
+        shape = raw.shape
+        gradient, hessian = (_unflattened(np.asarray(part), shape) for part in result)
+        self._last = raw.copy(), (gradient, hessian)
+        return gradient, hessian
+
+
+def _unflattened(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
+    """The host takes flat arrays too, class by class."""
+    if array.ndim == 1 and array.size == shape[0] * shape[1]:
+        return array.reshape(shape, order="F")
+    return array
+
+
+def _restrict(data: HostData, allowed: frozenset[int] | None) -> HostData:
+    """The data with a single bin for every feature that may not be used."""
+    binning = data.binned.binning
+    features = binning.features
+    if allowed is None or len(allowed & set(range(features.n_features))) == features.n_features:
+        return data
+    shut = [j for j in range(features.n_features) if j not in allowed]
+    codes = data.binned.codes.copy()
+    codes[:, shut] = 0
+    cuts = tuple(c[:0] if j in shut else c for j, c in enumerate(binning.cuts))
+    categories = tuple(
+        c[:1] if c is not None and j in shut else c for j, c in enumerate(binning.categories)
+    )
+    return HostData(BinnedMatrix(codes, Binning(features, cuts, categories)), data.infos)
+
+
+def _check_same_bins(valid: Binning, train: Binning, name: str) -> None:
+    if valid.features.n_features != train.features.n_features:
+        raise ValueError(
+            f"validation data {name!r} have {valid.features.n_features} features, the training "
+            f"data {train.features.n_features}"
+        )
+    if not valid.same_as(train):
+        raise ValueError(
+            f"validation data {name!r} are binned differently from the training data; create them "
+            "with reference=train_set (or train_set.create_valid)"
+        )

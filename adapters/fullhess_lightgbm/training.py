@@ -1,0 +1,141 @@
+"""``train`` and ``cv``: the host's own loops around our Booster."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+from ._host import lightgbm, rebound
+from .booster import Booster, CVBooster, refuse_own
+from .data import avoid_bundling
+from .params import HostParams, Settings, aliases, is_vector, split_own
+
+__all__ = ["cv", "train"]
+
+_engine = lightgbm.engine
+
+
+class _Predictor(lightgbm.basic._InnerPredictor):  # type: ignore[misc]
+    """The scores of a model to continue; it owns a copy of the model.
+
+    A Booster in training makes its host model anew, and any Booster may be gone while
+    a Dataset still holds the predictor.
+    """
+
+    @classmethod
+    def from_booster(cls, booster: Any, pred_parameter: Mapping[str, Any]) -> Any:
+        copy = lightgbm.Booster(model_str=booster.model_to_string(num_iteration=-1))
+        plain = dict(split_own(pred_parameter))
+        predictor = super().from_booster(booster=copy, pred_parameter=plain)
+        predictor.model = copy
+        return predictor
+
+    @classmethod
+    def from_model_file(cls, model_file: Any, pred_parameter: Mapping[str, Any]) -> Any:
+        plain = dict(split_own(pred_parameter))
+        return super().from_model_file(model_file=model_file, pred_parameter=plain)
+
+
+_host_train = rebound(_engine.train, Booster=Booster, _InnerPredictor=_Predictor)
+_host_cv = rebound(
+    _engine.cv,
+    Booster=Booster,
+    _InnerPredictor=_Predictor,
+    _make_n_folds=rebound(_engine._make_n_folds, Booster=Booster, CVBooster=CVBooster),
+)
+
+
+@wraps(_engine.train)
+def train(
+    params: dict[str, Any],
+    train_set: Any,
+    num_boost_round: int = 100,
+    valid_sets: Any = None,
+    valid_names: Any = None,
+    feval: Any = None,
+    init_model: Any = None,
+    keep_training_booster: bool = False,
+    callbacks: Any = None,
+) -> Booster:
+    host = _prepared(params, train_set, valid_sets)
+    result: Booster = _host_train(
+        params=host,
+        train_set=train_set,
+        num_boost_round=num_boost_round,
+        valid_sets=valid_sets,
+        valid_names=valid_names,
+        feval=feval,
+        init_model=_checked_init(init_model),
+        keep_training_booster=keep_training_booster,
+        callbacks=callbacks,
+    )
+    return result
+
+
+@wraps(_engine.cv)
+def cv(
+    params: dict[str, Any],
+    train_set: Any,
+    num_boost_round: int = 100,
+    folds: Any = None,
+    nfold: int = 5,
+    stratified: bool = True,
+    shuffle: bool = True,
+    metrics: Any = None,
+    feval: Any = None,
+    init_model: Any = None,
+    fpreproc: Any = None,
+    seed: int = 0,
+    callbacks: Any = None,
+    eval_train_metric: bool = False,
+    return_cvbooster: bool = False,
+) -> dict[str, Any]:
+    host = _prepared(params, train_set, None)
+    result: dict[str, Any] = _host_cv(
+        params=host,
+        train_set=train_set,
+        num_boost_round=num_boost_round,
+        folds=folds,
+        nfold=nfold,
+        stratified=stratified,
+        shuffle=shuffle,
+        metrics=metrics,
+        feval=feval,
+        init_model=_checked_init(init_model),
+        fpreproc=fpreproc,
+        seed=seed,
+        callbacks=callbacks,
+        eval_train_metric=eval_train_metric,
+        return_cvbooster=return_cvbooster,
+    )
+    return result
+
+
+def _prepared(params: Any, train_set: Any, valid_sets: Any) -> HostParams:
+    """Parameters for the host's loop, checked before anything is built."""
+    host = split_own(params)
+    if not is_vector(host):
+        refuse_own(host)
+        return host
+    Settings.of({**host, **host.own})
+    for name in aliases()["enable_bundle"]:
+        host.pop(name, None)
+    avoid_bundling(train_set)
+    for item in valid_sets if isinstance(valid_sets, list | tuple) else [valid_sets]:
+        if isinstance(item, lightgbm.Dataset):
+            avoid_bundling(item)
+    return host
+
+
+def _checked_init(init_model: Any) -> Any:
+    """A model to continue in a form that the host's loop takes."""
+    if init_model is None or isinstance(init_model, str | Path | Booster):
+        return init_model
+    if isinstance(init_model, lightgbm.Booster):
+        return Booster(model_str=init_model.model_to_string(num_iteration=-1))
+    raise TypeError(
+        "init_model must be a Booster or the path of a model file, got "
+        f"{type(init_model).__name__}; of an estimator pass booster_"
+    )
