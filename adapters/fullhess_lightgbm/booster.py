@@ -129,15 +129,17 @@ class Booster(lightgbm.Booster):  # type: ignore[misc]
 
         Made from the host's text and kept until the model changes.
         """
-        text = self.model_to_string(num_iteration=-1)
-        kept = self.__dict__.get("_native")
-        if kept is None or kept[0] != text:
-            kept = self.__dict__["_native"] = (text, from_lightgbm_text(text))
-        return kept[1]  # type: ignore[no-any-return]
+        if "_native" not in self.__dict__:
+            self._native: Ensemble = from_lightgbm_text(self.model_to_string(num_iteration=-1))
+        return self._native
+
+    def _model_changes(self) -> None:
+        self.__dict__.pop("_native", None)
 
     def model_from_string(self, model_str: str) -> Booster:
         """Load a model; a run in progress ends."""
         self.__dict__.pop("_run", None)
+        self._model_changes()
         super().model_from_string(model_str)
         return self
 
@@ -152,6 +154,7 @@ class Booster(lightgbm.Booster):  # type: ignore[misc]
     def update(self, train_set: Any = None, fobj: Callable[..., Any] | None = None) -> bool:
         """Add one round; returns whether its tree found no split."""
         run = self._training
+        self._model_changes()
         if run is None:
             return bool(super().update(train_set=train_set, fobj=fobj))
         if train_set is not None and train_set is not self.train_set:
@@ -239,25 +242,26 @@ class Booster(lightgbm.Booster):  # type: ignore[misc]
 
     def rollback_one_iter(self) -> Booster:
         """Take the last round back (not during a run of the engine)."""
-        self._refuse_in_run("rollback_one_iter", "predict with num_iteration= instead")
+        self._change_when_done("rollback_one_iter", "predict with num_iteration= instead")
         super().rollback_one_iter()
         return self
 
     def shuffle_models(self, start_iteration: int = 0, end_iteration: int = -1) -> Booster:
         """Shuffle the trees (not during a run of the engine)."""
-        self._refuse_in_run("shuffle_models", "call it on the finished model")
+        self._change_when_done("shuffle_models", "call it on the finished model")
         super().shuffle_models(start_iteration, end_iteration)
         return self
 
     def set_leaf_output(self, tree_id: int, leaf_id: int, value: float) -> Booster:
         """Change a leaf (not during a run of the engine)."""
-        self._refuse_in_run("set_leaf_output", "call it on the finished model")
+        self._change_when_done("set_leaf_output", "call it on the finished model")
         super().set_leaf_output(tree_id, leaf_id, value)
         return self
 
-    def _refuse_in_run(self, what: str, advice: str) -> None:
+    def _change_when_done(self, what: str, advice: str) -> None:
         if self._training is not None:
             raise NotImplementedError(f"{what} is not possible while training goes on; {advice}")
+        self._model_changes()
 
     def refit(self, *args: Any, **kwargs: Any) -> Booster:
         """The same trees with leaf values for other data.

@@ -176,9 +176,7 @@ class _Structure:
     splits: NDArray[np.int64]
     leaves: NDArray[np.int64]
     weights: NDArray[np.int64]
-    head: list[str]
-    tail: list[str]
-    counts: list[str]
+    lines: list[str]
 
     @classmethod
     def of(cls, tree: Tree, features: FeatureSpace) -> _Structure:
@@ -190,35 +188,37 @@ class _Structure:
         links[splits] = np.arange(len(splits))
         links[leaves] = ~tree.leaf[leaves].astype(np.int64)
         weights = _positive_counts(tree, splits, leaves)
-        head = [f"num_leaves={tree.n_leaves}", f"num_cat={np.count_nonzero(categorical)}"]
-        tail = ["is_linear=0", "shrinkage=1"]
+        lines = [
+            f"num_leaves={tree.n_leaves}",
+            f"num_cat={np.count_nonzero(categorical)}",
+            "leaf_weight=" + _join(tree.cover[leaves]),
+            "leaf_count=" + _join(weights[leaves]),
+            "is_linear=0",
+            "shrinkage=1",  # leaf values are final
+        ]
         if not len(splits):
-            return cls(splits, leaves, weights, head, tail, [])
-        head.append("split_feature=" + _join(tree.feature[splits]))
-        counts = [
+            return cls(splits, leaves, weights, lines)
+        lines += [
+            "split_feature=" + _join(tree.feature[splits]),
             "threshold=" + _join(_thresholds(tree, splits, features)),
             "decision_type=" + _join(_decisions(tree, splits, features)),
             "left_child=" + _join(links[tree.left[splits]]),
             "right_child=" + _join(links[tree.right[splits]]),
-            "leaf_weight=" + _join(tree.cover[leaves]),
-            "leaf_count=" + _join(weights[leaves]),
             "internal_weight=" + _join(tree.cover[splits]),
             "internal_count=" + _join(weights[splits]),
             *_category_lines(tree, splits[categorical]),
         ]
-        return cls(splits, leaves, weights, head, tail, counts)
+        return cls(splits, leaves, weights, lines)
 
     def block(self, tree: Tree, k: int) -> list[str]:
         """The lines of class k's tree."""
         values = tree.values[:, k]
-        lines = [*self.head]
+        lines = [*self.lines, "leaf_value=" + _join(values)]
         if len(self.splits):
             gain = tree.gain[self.splits] if k == 0 else np.zeros(len(self.splits))
             lines.append("split_gain=" + _join(gain))
-            lines += self.counts
             lines.append("internal_value=" + _join(self._internal_values(tree, values)))
-        lines.append("leaf_value=" + _join(values))
-        return lines + self.tail
+        return lines
 
     def _internal_values(self, tree: Tree, values: NDArray[Any]) -> NDArray[np.float64]:
         """(n_splits,) mean leaf values below each split, weighted by rows."""
@@ -238,8 +238,6 @@ def _positive_counts(
 ) -> NDArray[np.int64]:
     """Rows of every node; in proportion to the cover where a model does not know them."""
     counts = tree.count.copy()
-    if (counts[leaves] > 0).all() and len(splits) == 0:
-        return counts
     if not (counts[leaves] > 0).all():
         cover = tree.cover[leaves]
         total = cover.sum()

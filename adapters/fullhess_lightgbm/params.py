@@ -32,7 +32,7 @@ class HostParams(dict[str, Any]):
 
     own: dict[str, Any]
 
-    def __init__(self, params: Mapping[str, Any] = {}, own: Mapping[str, Any] = {}) -> None:  # noqa: B006
+    def __init__(self, params: Mapping[str, Any], own: Mapping[str, Any]) -> None:
         super().__init__(params)
         self.own = dict(own)
 
@@ -75,7 +75,7 @@ def without_aliases(params: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _unknown(name: str, known: set[str]) -> ParameterError:
-    close = difflib.get_close_matches(str(name), [*known, *OWN], n=1)
+    close = difflib.get_close_matches(str(name), [*sorted(known), *OWN], n=1)
     hint = f"did you mean {close[0]!r}?" if close else "remove it"
     return ParameterError(f"{name!r} is no parameter of LightGBM nor of fullhess; {hint}")
 
@@ -288,7 +288,7 @@ def _read_real(name: str, value: Any) -> float:
 
 def _read_integer(name: str, value: Any) -> int:
     number = _read_real(name, value)
-    if number != int(number) if np.isfinite(number) else True:
+    if not number.is_integer():
         raise _refuse(name, "a whole number", value)
     return int(value) if not isinstance(value, str) else int(number)
 
