@@ -11,7 +11,7 @@ import fullhess_lightgbm as _adapter
 from fullhess_lightgbm import *  # noqa: F403
 from fullhess_lightgbm import __version__ as __version__
 
-__all__ = _adapter.__all__  # noqa: PLE0605
+__all__ = _adapter.__all__
 
 
 def __getattr__(name: str) -> Any:

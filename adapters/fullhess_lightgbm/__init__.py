@@ -19,7 +19,7 @@ from .training import cv, train
 
 __version__ = _lightgbm.__version__
 
-_OURS = (
+__all__ = [
     "Booster",
     "CVBooster",
     "LGBMClassifier",
@@ -30,9 +30,8 @@ _OURS = (
     "to_binned",
     "to_lightgbm",
     "train",
-)
-
-__all__ = sorted({*_OURS, *_lightgbm.__all__})  # noqa: PLE0605
+]
+__all__ += [name for name in _lightgbm.__all__ if name not in __all__ and hasattr(_lightgbm, name)]
 
 
 def __getattr__(name: str) -> Any:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
-__all__ = ["SUPPORTED", "lightgbm", "rebound"]
+__all__ = ["SUPPORTED", "HostDataset", "check_version", "lightgbm", "rebound"]
 
 SUPPORTED = "4.5 to 4.7"
 _OLDEST, _NEWEST = (4, 5), (4, 7)
@@ -25,7 +25,7 @@ def check_version(version: str) -> None:
 
 
 try:
-    import lightgbm
+    import lightgbm as _installed
 except ImportError as error:
     raise ImportError(
         f"fullhess.lightgbm needs LightGBM {SUPPORTED}, which could not be imported ({error}); "
@@ -36,6 +36,10 @@ except OSError as error:  # its shared library, or one that it needs
         f"LightGBM is installed but its library could not be loaded: {error}. Install what is "
         "missing (on Linux often libgomp)"
     ) from error
+
+# Its annotations differ from version to version, so here it has none.
+lightgbm: Any = _installed
+HostDataset = Any  # a lightgbm.Dataset
 
 check_version(lightgbm.__version__)
 

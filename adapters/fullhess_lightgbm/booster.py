@@ -7,7 +7,8 @@ from typing import Any
 
 from fullhess import Ensemble, ParameterError
 
-from ._host import lightgbm
+from ._host import HostDataset, lightgbm
+from .data import check_raw_label
 from .importer import from_lightgbm_text
 from .params import HostParams, is_vector, split_own
 from .run import Run
@@ -29,10 +30,11 @@ class Booster(lightgbm.Booster):  # type: ignore[misc]
     def __init__(
         self,
         params: Mapping[str, Any] | None = None,
-        train_set: lightgbm.Dataset | None = None,
+        train_set: HostDataset | None = None,
         model_file: Any = None,
         model_str: str | None = None,
     ) -> None:
+        self.params: dict[str, Any]
         host = split_own(params)
         if train_set is not None and is_vector(host):
             self._begin(host, train_set)
@@ -59,16 +61,13 @@ class Booster(lightgbm.Booster):  # type: ignore[misc]
         self._train_data_name = "training"
         self.best_iteration = -1
         self.best_score: Any = {}
+        check_raw_label(train_set)
         train_set.construct()
         predictor = train_set._predictor
         self._Booster__init_predictor = predictor
         n_init = 0 if predictor is None else predictor.current_iteration()
         everything = {**params, **params.own}
         self._run = Run(everything, train_set, n_init)
-        if predictor is not None and predictor.num_class != self._run.n_outputs:
-            raise ValueError(
-                f"init_model has {predictor.num_class} scores, num_class is {self._run.n_outputs}"
-            )
         self._Booster__num_class = self._run.n_outputs
         self.params = everything
         self.train_set = train_set
@@ -178,6 +177,7 @@ class Booster(lightgbm.Booster):  # type: ignore[misc]
             raise lightgbm.basic.LightGBMError(
                 "Add validation data failed, you should use same predictor for these data"
             )
+        check_raw_label(data)
         run.add_valid(data.construct(), name)
         self.valid_sets.append(data)
         self.name_valid_sets.append(name)

@@ -1,10 +1,11 @@
 """From the host's Dataset to binned data of the engine, cell for cell.
 
 The host bins, in every way it knows; we take its bins over. Numeric codes are the
-host's own (but for bins behind an infinite bound, which no value falls in). Where zero counts as missing, the host's bin of zero becomes the
-engine's code of a missing value. A category's code is the host's less one: bin 0
-holds whatever is no category (missing, negative, rare, never seen), which is the
-engine's missing value. A feature that the host found useless has one bin.
+host's own (but for bins behind an infinite bound, which no value falls in). Where
+zero counts as missing, the host's bin of zero becomes the engine's code of a missing
+value. A category's code is the host's less one: bin 0 holds whatever is no category
+(missing, negative, rare, never seen), which is the engine's missing value. A feature
+that the host found useless has one bin.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from fullhess import BinnedMatrix, Binning, FeatureSpace
 from fullhess.bins import MAX_BINS
 from fullhess.features import MISSING_NAN, MISSING_NONE, MISSING_ZERO
 
-from ._host import lightgbm
+from ._host import HostDataset, lightgbm
 from .binary import (
     MISSING_TYPE_NAN,
     MISSING_TYPE_NONE,
@@ -32,7 +33,7 @@ from .binary import (
     parse_binary,
 )
 
-__all__ = ["HostData", "avoid_bundling", "read_dataset", "to_binned"]
+__all__ = ["HostData", "avoid_bundling", "check_raw_label", "read_dataset", "to_binned"]
 
 _KINDS = {
     MISSING_TYPE_NONE: MISSING_NONE,
@@ -55,7 +56,7 @@ class HostData:
     infos: tuple[str, ...]
 
 
-def to_binned(dataset: lightgbm.Dataset) -> BinnedMatrix:
+def to_binned(dataset: HostDataset) -> BinnedMatrix:
     """The bins of a LightGBM Dataset as the engine's binned data.
 
     Raw data are not needed. The Dataset is constructed if it is not yet.
@@ -63,7 +64,7 @@ def to_binned(dataset: lightgbm.Dataset) -> BinnedMatrix:
     return read_dataset(dataset).binned
 
 
-def read_dataset(dataset: lightgbm.Dataset) -> HostData:
+def read_dataset(dataset: HostDataset) -> HostData:
     """Binned data of a Dataset, see ``to_binned``."""
     if not isinstance(dataset, lightgbm.Dataset):
         raise TypeError(f"expected a lightgbm.Dataset, got {type(dataset).__name__}")
@@ -100,14 +101,26 @@ def avoid_bundling(dataset: Any, *, rebuild: bool = False) -> None:
             item._update_params({"enable_bundle": False})
 
 
-def _stored_bins(dataset: lightgbm.Dataset) -> StoredBins:
+def check_raw_label(dataset: HostDataset) -> None:
+    """Refuse labels that are not finite, while they can be seen: the host makes them zeros."""
+    if dataset._handle is not None or dataset.label is None:
+        return
+    try:
+        label = np.asarray(dataset.label, np.float64)
+    except (TypeError, ValueError):  # of a kind that the host has its own words for
+        return
+    if not np.isfinite(label).all():
+        raise ValueError("labels must be finite, got NaN or infinity; drop these rows")
+
+
+def _stored_bins(dataset: HostDataset) -> StoredBins:
     with tempfile.TemporaryDirectory(prefix="fullhess-") as folder:
         path = Path(folder) / "bins"  # the host writes nothing over a file that exists
         dataset.save_binary(path)
         return parse_binary(path.read_bytes())
 
 
-def _bundled_message(dataset: lightgbm.Dataset, stored: StoredBins) -> str:
+def _bundled_message(dataset: HostDataset, stored: StoredBins) -> str:
     names = dataset.get_feature_name()
     some = ", ".join(repr(names[j]) for j in stored.bundled[:3])
     return (

@@ -95,17 +95,17 @@ def fold_base_score(model: Ensemble) -> list[Tree]:
 def _constant(value: NDArray[np.float64]) -> Tree:
     """A tree without splits."""
     return Tree(
-        feature=np.array([-1]),
+        feature=np.array([-1], np.int32),
         threshold=np.array([np.nan]),
         default_left=np.array([False]),
-        left=np.array([-1]),
-        right=np.array([-1]),
-        leaf=np.array([0]),
+        left=np.array([-1], np.int32),
+        right=np.array([-1], np.int32),
+        leaf=np.zeros(1, np.int32),
         gain=np.zeros(1),
         cover=np.ones(1),
         count=np.ones(1, np.int64),
-        category_offsets=np.zeros(2),
-        category_values=np.empty(0),
+        category_offsets=np.zeros(2, np.int32),
+        category_values=np.empty(0, np.int32),
         values=value[None, :],
     )
 

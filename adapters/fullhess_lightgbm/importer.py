@@ -114,7 +114,7 @@ class _ScalarTree:
 
     @property
     def categorical(self) -> NDArray[np.bool_]:
-        return (self.decision & _CATEGORICAL) != 0
+        return np.asarray((self.decision & _CATEGORICAL) != 0)
 
     def _category_sets(self, block: Block, n_sets: int) -> list[NDArray[np.int64]]:
         """Per split the category codes that go left, ascending."""

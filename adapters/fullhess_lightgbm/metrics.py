@@ -144,8 +144,8 @@ def _auc_mu(costs: NDArray[np.float64]) -> Compute:
                     continue
                 direction = costs[i] - costs[j]
                 sign = direction[i] - direction[j]
-                distance = [sign * (raw[rows[c]] @ direction) for c in (i, j)]
-                ahead = _mass_below(*distance, weight[rows[j]])
+                first, second = (sign * (raw[rows[c]] @ direction) for c in (i, j))
+                ahead = _mass_below(first, second, weight[rows[j]])
                 total += float((weight[rows[i]] * ahead).sum()) / mass[i] / mass[j]
         return 2.0 * total / k / (k - 1)
 

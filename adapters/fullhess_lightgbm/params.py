@@ -199,7 +199,9 @@ def _engine_settings(
     settings |= own
     settings["grow_policy"] = "lossguide"
     settings["max_depth"] = max(values["max_depth"], 0)
-    settings["min_samples_leaf"] = max(values["min_data_in_leaf"], 2 if values["path_smooth"] else 1)
+    settings["min_samples_leaf"] = max(
+        values["min_data_in_leaf"], 2 if values["path_smooth"] else 1
+    )
     settings["max_delta_step"] = max(values["max_delta_step"], 0.0)
     settings["n_jobs"] = values["num_threads"] if values["num_threads"] > 0 else None
     settings["random_state"] = _seed(given, values)

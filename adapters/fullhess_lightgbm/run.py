@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from fullhess import BinnedMatrix, Binning, CustomObjective, Softmax, Trainer
 from fullhess.trainer import Follower
 
-from ._host import lightgbm
+from ._host import HostDataset
 from .data import HostData, read_dataset
 from .export import fold_base_score, model_text
 from .metrics import choose_metrics, probabilities
@@ -35,7 +35,7 @@ class _Watched:
     follower : None before the trainer exists, and for the training data.
     """
 
-    dataset: lightgbm.Dataset
+    dataset: HostDataset
     binned: BinnedMatrix
     label: NDArray[Any]
     weight: NDArray[np.float64]
@@ -58,7 +58,7 @@ class Run:
     """
 
     def __init__(
-        self, params: Mapping[str, Any], train_set: lightgbm.Dataset, n_init_rounds: int = 0
+        self, params: Mapping[str, Any], train_set: HostDataset, n_init_rounds: int = 0
     ) -> None:
         self.settings = Settings.of(params)
         self.metrics = choose_metrics(self.settings)
@@ -87,7 +87,7 @@ class Run:
         """Rounds so far, those continued included."""
         return self.n_init_rounds + (0 if self._trainer is None else self._trainer.n_rounds)
 
-    def _watch(self, dataset: lightgbm.Dataset, binned: BinnedMatrix) -> _Watched:
+    def _watch(self, dataset: HostDataset, binned: BinnedMatrix) -> _Watched:
         label = dataset.get_field("label")
         if label is None:
             raise ValueError("the Dataset has no labels; pass label= when you create it")
@@ -96,7 +96,7 @@ class Run:
         weight = np.ones(len(label)) if weight is None else np.asarray(weight, np.float64)
         return _Watched(dataset, binned, label, weight, self._init_score(dataset, len(label)))
 
-    def _init_score(self, dataset: lightgbm.Dataset, n: int) -> NDArray[np.float64]:
+    def _init_score(self, dataset: HostDataset, n: int) -> NDArray[np.float64]:
         scores = dataset.get_field("init_score")
         if scores is None:
             return np.zeros((n, self.n_outputs))
@@ -136,7 +136,7 @@ class Run:
             item.follower = trainer.follow(item.binned, init_margin=item.start)
         return trainer
 
-    def add_valid(self, dataset: lightgbm.Dataset, name: str) -> None:
+    def add_valid(self, dataset: HostDataset, name: str) -> None:
         """Follow the scores of another data set, from the rounds so far on."""
         train = self._watched[0]
         if dataset is train.dataset:
@@ -156,9 +156,7 @@ class Run:
         if settings.is_softmax != self.settings.is_softmax or settings.allowed != (
             self.settings.allowed
         ):
-            raise ValueError(
-                "objective and interaction_constraints are fixed when training begins"
-            )
+            raise ValueError("objective and interaction_constraints are fixed when training begins")
         metrics = choose_metrics(settings)
         if self._trainer is not None:
             self._trainer.set_params(settings.engine)
@@ -203,7 +201,7 @@ class Run:
         finally:
             self._trainer.close()
 
-    def index_of(self, dataset: lightgbm.Dataset) -> int | None:
+    def index_of(self, dataset: HostDataset) -> int | None:
         """The number of a data set that is followed."""
         return next((i for i, w in enumerate(self._watched) if w.dataset is dataset), None)
 

@@ -10,17 +10,17 @@ from .training import train
 
 __all__ = ["LGBMClassifier", "LGBMModel", "LGBMRanker", "LGBMRegressor"]
 
-_sklearn = lightgbm.sklearn
+_sklearn: Any = lightgbm.sklearn
 
 
-class LGBMModel(_sklearn.LGBMModel):  # type: ignore[misc]
+class LGBMModel(lightgbm.LGBMModel):  # type: ignore[misc]
     """LightGBM's LGBMModel; objectives of several scores are trained by the engine.
 
     The parameters ``hessian``, ``split_hessian``, ``leaf_solver``, ``leaf_prior`` and
     ``split_gain`` are given by name like any other parameter of LightGBM.
     """
 
-    fit = rebound(_sklearn.LGBMModel.fit, train=train)
+    fit = rebound(lightgbm.LGBMModel.fit, train=train)
 
     def _process_params(self, stage: str) -> HostParams:
         params = split_own(super()._process_params(stage))
@@ -29,18 +29,18 @@ class LGBMModel(_sklearn.LGBMModel):  # type: ignore[misc]
         return params
 
 
-class LGBMClassifier(_sklearn.LGBMClassifier, LGBMModel):  # type: ignore[misc]
+class LGBMClassifier(lightgbm.LGBMClassifier, LGBMModel):  # type: ignore[misc]
     """LightGBM's LGBMClassifier; three classes or more are trained by the engine.
 
     New parameters as in ``LGBMModel``. Two classes are trained by LightGBM itself.
     """
 
 
-class LGBMRegressor(_sklearn.LGBMRegressor, LGBMModel):  # type: ignore[misc]
+class LGBMRegressor(lightgbm.LGBMRegressor, LGBMModel):  # type: ignore[misc]
     """LightGBM's LGBMRegressor."""
 
 
-class LGBMRanker(_sklearn.LGBMRanker, LGBMModel):  # type: ignore[misc]
+class LGBMRanker(lightgbm.LGBMRanker, LGBMModel):  # type: ignore[misc]
     """LightGBM's LGBMRanker."""
 
 

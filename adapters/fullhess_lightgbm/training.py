@@ -9,7 +9,7 @@ from typing import Any
 
 from ._host import lightgbm, rebound
 from .booster import Booster, CVBooster, refuse_own
-from .data import avoid_bundling
+from .data import avoid_bundling, check_raw_label
 from .params import HostParams, Settings, aliases, is_vector, split_own
 
 __all__ = ["cv", "train"]
@@ -67,7 +67,7 @@ def train(
         valid_sets=valid_sets,
         valid_names=valid_names,
         feval=feval,
-        init_model=_checked_init(init_model),
+        init_model=_checked_init(init_model, host),
         keep_training_booster=keep_training_booster,
         callbacks=callbacks,
     )
@@ -103,7 +103,7 @@ def cv(
         shuffle=shuffle,
         metrics=metrics,
         feval=feval,
-        init_model=_checked_init(init_model),
+        init_model=_checked_init(init_model, host),
         fpreproc=fpreproc,
         seed=seed,
         callbacks=callbacks,
@@ -122,20 +122,34 @@ def _prepared(params: Any, train_set: Any, valid_sets: Any) -> HostParams:
     Settings.of({**host, **host.own})
     for name in aliases()["enable_bundle"]:
         host.pop(name, None)
-    avoid_bundling(train_set)
-    for item in valid_sets if isinstance(valid_sets, list | tuple) else [valid_sets]:
+    more = valid_sets if isinstance(valid_sets, list | tuple) else [valid_sets]
+    for item in [train_set, *more]:
         if isinstance(item, lightgbm.Dataset):
+            check_raw_label(item)
             avoid_bundling(item)
     return host
 
 
-def _checked_init(init_model: Any) -> Any:
+def _checked_init(init_model: Any, params: HostParams) -> Any:
     """A model to continue in a form that the host's loop takes."""
-    if init_model is None or isinstance(init_model, str | Path | Booster):
-        return init_model
-    if isinstance(init_model, lightgbm.Booster):
-        return Booster(model_str=init_model.model_to_string(num_iteration=-1))
-    raise TypeError(
-        "init_model must be a Booster or the path of a model file, got "
-        f"{type(init_model).__name__}; of an estimator pass booster_"
-    )
+    if init_model is None:
+        return None
+    if isinstance(init_model, str | Path):
+        booster = lightgbm.Booster(model_file=init_model)
+    elif isinstance(init_model, lightgbm.Booster):
+        booster = init_model
+        if not isinstance(init_model, Booster):  # which the loop would overlook
+            init_model = Booster(model_str=init_model.model_to_string(num_iteration=-1))
+    else:
+        raise TypeError(
+            "init_model must be a Booster or the path of a model file, got "
+            f"{type(init_model).__name__}; of an estimator pass booster_"
+        )
+    if is_vector(params):
+        n_outputs = Settings.of({**params, **params.own}).n_outputs
+        if booster.num_model_per_iteration() != n_outputs:
+            raise ValueError(
+                f"init_model has {booster.num_model_per_iteration()} scores a row, num_class is "
+                f"{n_outputs}; continue it with its own objective"
+            )
+    return init_model

@@ -124,7 +124,7 @@ def test_text_is_stable_under_loading_and_saving(rng, tmp_path):
 
 
 def test_contributions_add_up_also_for_models_that_know_no_counts(rng):
-    model, binning = random_model(4)
+    model, _ = random_model(4)
     blind = [_without_counts(tree) for tree in model.trees]
     X = rng.normal(size=(30, 6))
     for candidate in (model, model.with_trees(blind)):
