@@ -11,6 +11,8 @@ that the host found useless has one bin.
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -116,8 +118,25 @@ def check_raw_label(dataset: HostDataset) -> None:
 def _stored_bins(dataset: HostDataset) -> StoredBins:
     with tempfile.TemporaryDirectory(prefix="fullhess-") as folder:
         path = Path(folder) / "bins"  # the host writes nothing over a file that exists
-        dataset.save_binary(path)
+        with _quiet(dataset):
+            dataset.save_binary(path)
         return parse_binary(path.read_bytes())
+
+
+@contextmanager
+def _quiet(dataset: HostDataset) -> Iterator[None]:
+    """No words of the host on a file that is none of the user's business.
+
+    Its level of messages belongs to the thread and is set by any reading of parameters.
+    """
+    names = lightgbm.basic._ConfigAliases.get("verbosity")
+    level = next((v for k, v in (dataset.params or {}).items() if k in names), 1)
+    read = lightgbm.basic._LIB.LGBM_DatasetUpdateParamChecking
+    read(b"", b"verbosity=-1")
+    try:
+        yield
+    finally:
+        read(b"", f"verbosity={level}".encode())
 
 
 def _bundled_message(dataset: HostDataset, stored: StoredBins) -> str:

@@ -21,6 +21,8 @@ from numpy.typing import NDArray
 from fullhess import Ensemble, FeatureSpace, Tree
 from fullhess.features import MISSING_NAN, MISSING_NONE, MISSING_ZERO
 
+from .params import text_params
+
 if TYPE_CHECKING:
     from .booster import Booster
 
@@ -38,7 +40,7 @@ def to_lightgbm(model: Ensemble, *, params: Mapping[str, Any] | None = None) -> 
     ----------
     model : trained on bins of LightGBM, of XGBoost, or of ``BinnedMatrix``. With
         ``best_iteration`` set, the Booster predicts up to it by default.
-    params : written into the model text; the objective is always there.
+    params : of LightGBM, written into the model text; the objective is always there.
 
     Raw scores are bit-equal for a model whose comparison is ``"<="`` and whose margins are
     float64. A comparison ``"<"`` in float32 is decided alike for every float32 value; other
@@ -57,7 +59,7 @@ def to_lightgbm(model: Ensemble, *, params: Mapping[str, Any] | None = None) -> 
         n_outputs=model.n_outputs,
         objective=f"multiclass num_class:{model.n_outputs}" if model.link == "softmax" else None,
         infos=_infos(model),
-        params={**(params or {}), **_objective_params(model)},
+        params={**text_params(params or {}), **_objective_params(model)},
     )
     booster = Booster(model_str=text)
     if model.best_iteration is not None:

@@ -44,7 +44,7 @@ def from_lightgbm_text(text: str) -> Ensemble:
         k = int(header["num_tree_per_iteration"])
         names = header["feature_names"].split(" ")
         scalars = [_ScalarTree(block) for block in blocks]
-    except (KeyError, ValueError, IndexError) as error:
+    except (KeyError, ValueError, IndexError, OverflowError) as error:
         raise ModelTextError(f"the model text is damaged: {error!r}") from error
     if k < 1 or len(scalars) % k:
         raise ModelTextError(f"expected {k} trees an iteration, got {len(scalars)} in all")
@@ -124,7 +124,10 @@ class _ScalarTree:
         for threshold, categorical in zip(self.threshold, self.categorical, strict=True):
             codes = np.empty(0, np.int64)
             if categorical:
-                first, last = bounds[int(threshold)], bounds[int(threshold) + 1]
+                at = int(threshold)
+                if not 0 <= at < n_sets:
+                    raise IndexError(f"there is no set {at} of categories")
+                first, last = bounds[at], bounds[at + 1]
                 bits = np.unpackbits(words[first:last].view(np.uint8), bitorder="little")
                 codes = np.flatnonzero(bits)
             sets.append(codes)

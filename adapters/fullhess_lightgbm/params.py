@@ -16,7 +16,7 @@ from fullhess import ParameterError, Params
 from ._host import lightgbm
 from .table import OWN, TABLE, Entry
 
-__all__ = ["HostParams", "Settings", "aliases", "is_vector", "split_own", "without_aliases"]
+__all__ = ["HostParams", "Settings", "aliases", "is_vector", "split_own", "text_params"]
 
 _NONE_OBJECTIVES = ("none", "null", "custom", "na")
 _SOFTMAX_OBJECTIVES = ("multiclass", "softmax")
@@ -72,6 +72,12 @@ def without_aliases(params: Mapping[str, Any]) -> dict[str, Any]:
         if name not in known:
             raise _unknown(name, known)
     return resolved
+
+
+def text_params(params: Mapping[str, Any]) -> dict[str, Any]:
+    """The parameters that a model text can hold: the host's own, by their main names."""
+    given = without_aliases(split_own(params))
+    return {name: value for name, value in given.items() if not callable(value)}
 
 
 def _unknown(name: str, known: set[str]) -> ParameterError:

@@ -16,7 +16,7 @@ from ._host import HostDataset
 from .data import HostData, read_dataset
 from .export import fold_base_score, model_text
 from .metrics import choose_metrics, probabilities
-from .params import Settings
+from .params import Settings, text_params
 
 __all__ = ["Run"]
 
@@ -235,7 +235,7 @@ class Run:
             n_outputs=k,
             objective=f"multiclass num_class:{k}" if self.settings.is_softmax else None,
             infos=self._data.infos,
-            params={name: v for name, v in self.params.items() if not callable(v)},
+            params=text_params(self.params),
         )
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import wraps
+from inspect import signature
 from pathlib import Path
 from typing import Any
 
@@ -48,69 +49,23 @@ _host_cv = rebound(
 
 
 @wraps(_engine.train)
-def train(
-    params: dict[str, Any],
-    train_set: Any,
-    num_boost_round: int = 100,
-    valid_sets: Any = None,
-    valid_names: Any = None,
-    feval: Any = None,
-    init_model: Any = None,
-    keep_training_booster: bool = False,
-    callbacks: Any = None,
-) -> Booster:
-    host = _prepared(params, train_set, valid_sets)
-    result: Booster = _host_train(
-        params=host,
-        train_set=train_set,
-        num_boost_round=num_boost_round,
-        valid_sets=valid_sets,
-        valid_names=valid_names,
-        feval=feval,
-        init_model=_checked_init(init_model, host),
-        keep_training_booster=keep_training_booster,
-        callbacks=callbacks,
-    )
+def train(*args: Any, **kwargs: Any) -> Booster:
+    result: Booster = _run(_host_train, args, kwargs)
     return result
 
 
 @wraps(_engine.cv)
-def cv(
-    params: dict[str, Any],
-    train_set: Any,
-    num_boost_round: int = 100,
-    folds: Any = None,
-    nfold: int = 5,
-    stratified: bool = True,
-    shuffle: bool = True,
-    metrics: Any = None,
-    feval: Any = None,
-    init_model: Any = None,
-    fpreproc: Any = None,
-    seed: int = 0,
-    callbacks: Any = None,
-    eval_train_metric: bool = False,
-    return_cvbooster: bool = False,
-) -> dict[str, Any]:
-    host = _prepared(params, train_set, None)
-    result: dict[str, Any] = _host_cv(
-        params=host,
-        train_set=train_set,
-        num_boost_round=num_boost_round,
-        folds=folds,
-        nfold=nfold,
-        stratified=stratified,
-        shuffle=shuffle,
-        metrics=metrics,
-        feval=feval,
-        init_model=_checked_init(init_model, host),
-        fpreproc=fpreproc,
-        seed=seed,
-        callbacks=callbacks,
-        eval_train_metric=eval_train_metric,
-        return_cvbooster=return_cvbooster,
-    )
+def cv(*args: Any, **kwargs: Any) -> dict[str, Any]:
+    result: dict[str, Any] = _run(_host_cv, args, kwargs)
     return result
+
+
+def _run(loop: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    """Run a loop of the host, whatever arguments its version has."""
+    given = signature(loop).bind(*args, **kwargs).arguments
+    params = _prepared(given["params"], given["train_set"], given.get("valid_sets"))
+    init_model = _checked_init(given.get("init_model"), params)
+    return loop(**{**given, "params": params, "init_model": init_model})
 
 
 def _prepared(params: Any, train_set: Any, valid_sets: Any) -> HostParams:

@@ -128,7 +128,8 @@ def files(case, tmp_path):
     booster.save_model(tmp_path / "m.txt")
     again = ours.Booster(model_file=str(tmp_path / "m.txt"))
     assert np.array_equal(again.predict(rows), booster.predict(rows))
-    assert "[hessian: full]" in (tmp_path / "m.txt").read_text()
+    text = (tmp_path / "m.txt").read_text()
+    assert "[lambda_l2: 0.5]" in text and "hessian" not in text.split("parameters:")[1]
     short = ours.Booster(model_str=booster.model_to_string(num_iteration=2))
     expected = booster.predict(rows, num_iteration=2)
     assert np.array_equal(short.predict(rows), expected)

@@ -256,7 +256,20 @@ def test_other_objects_are_refused():
 def test_feature_infos_are_the_hosts(rng):
     X, y = mixed(rng)
     data = lgb.Dataset(X, y, categorical_feature=[5], params={**QUIET, "enable_bundle": False})
-    infos = read_dataset(data).infos
     model = lgb.train({**QUIET, "num_leaves": 3}, data, 1).model_to_string()
+    infos = read_dataset(data).infos
     line = next(line for line in model.splitlines() if line.startswith("feature_infos="))
     assert line == "feature_infos=" + " ".join(infos)
+
+
+def test_reading_says_nothing_and_leaves_the_level_of_messages_alone(rng, capfd):
+    X, y = mixed(rng, 100)
+    for level, expected in ((1, True), (-1, False)):
+        data = lgb.Dataset(X, y, init_score=np.zeros(100), params={**QUIET, "verbose": level})
+        data.construct()
+        capfd.readouterr()
+        to_binned(data)
+        assert capfd.readouterr() == ("", "")
+        other = lgb.Dataset(X, y, params={"min_data_in_leaf": 1, "verbose": level}).construct()
+        lgb.train({"verbose": level}, other, 1)
+        assert bool(capfd.readouterr().out) == expected

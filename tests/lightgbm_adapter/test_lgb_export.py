@@ -40,7 +40,8 @@ def test_raw_scores_leaves_and_native_models_agree_bit_for_bit(seed, k):
     for mine, theirs in zip(model.trees, native.trees, strict=True):
         thresholds = np.sort(mine.threshold), np.sort(theirs.threshold)
         assert np.array_equal(*thresholds, equal_nan=True)
-        assert np.array_equal(np.sort(mine.count), np.sort(theirs.count))
+        if mine.n_leaves > 1:  # of a single leaf 4.5 keeps no count
+            assert np.array_equal(np.sort(mine.count), np.sort(theirs.count))
 
 
 @given(st.integers(0, 10**9))

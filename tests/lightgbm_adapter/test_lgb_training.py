@@ -348,8 +348,8 @@ def test_cross_validation(rng):
     assert all(isinstance(b, ours.Booster) for b in again.boosters)
     assert np.array_equal(again.predict(X), boosters.predict(X))
     folds = [(np.arange(300), np.arange(300, 400))]
-    alone = ours.cv(SOFTMAX, dataset(X, y), 4, folds=folds, stratified=False)
-    train = dataset(X, y, free_raw_data=False)
+    alone = ours.cv(SOFTMAX, lgb.Dataset(X, y), 4, folds=folds, stratified=False)
+    train = lgb.Dataset(X, y, free_raw_data=False)
     history: dict = {}
     ours.train(
         SOFTMAX, train.subset(range(300)), 4, [train.subset(range(300, 400))],
@@ -473,13 +473,15 @@ def test_an_absent_class_and_a_constant_column_are_no_trouble(rng):
 
 def test_no_unknown_parameter_reaches_the_host(rng, capfd):
     X, y = classes(rng)
-    params = {**SOFTMAX, "verbose": 1, "hessian": "full", "leaf_prior": "path"}
+    params = {**SOFTMAX, "hessian": "full", "leaf_prior": "path", "boosting_type": "gbdt"}
+    params["verbose"] = 1
     first = ours.train(params, dataset(X, y), 2)
     ours.train(params, dataset(X, y), 2, init_model=first)
     ours.cv(params, dataset(X, y), 2, nfold=2)
     ours.LGBMClassifier(n_estimators=2, hessian="full", verbose=1).fit(X, y).predict(X)
     out = capfd.readouterr()
     assert "nknown parameter" not in out.out + out.err
+    assert "nrecognized parameter" not in out.out + out.err
 
 
 def test_no_warning_of_ours(rng):
