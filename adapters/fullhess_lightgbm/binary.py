@@ -144,8 +144,12 @@ def _read_header(cursor: _Cursor) -> tuple[int, int, list[list[int]]]:
     """Rows, features, and the features of every group in their order."""
     end = cursor.part()
     n_samples, n_used, n_features, *_ = (cursor.integer() for _ in range(7))
-    for _ in range(3):  # use_missing, zero_as_missing, has_raw
-        cursor.flag()
+    *_, has_raw = (cursor.flag() for _ in range(3))  # after use_missing and zero_as_missing
+    if has_raw:
+        raise ValueError(
+            "the Dataset is built for linear trees, which have no constant leaves; create it "
+            "without linear_tree"
+        )
     used = cursor.array("<i4", n_features)
     n_groups = cursor.integer()
     real, group, within = (cursor.array("<i4", n_used) for _ in range(3))

@@ -8,7 +8,7 @@ from typing import Any
 from fullhess import Ensemble, ParameterError
 
 from ._host import HostDataset, lightgbm
-from .data import check_raw_label
+from .data import avoid_bundling, check_raw_label
 from .importer import from_lightgbm_text
 from .params import HostParams, is_vector, split_own
 from .run import Run
@@ -62,6 +62,7 @@ class Booster(lightgbm.Booster):  # type: ignore[misc]
         self.best_iteration = -1
         self.best_score: Any = {}
         check_raw_label(train_set)
+        avoid_bundling(train_set)
         train_set.construct()
         predictor = train_set._predictor
         self._Booster__init_predictor = predictor
@@ -178,6 +179,7 @@ class Booster(lightgbm.Booster):  # type: ignore[misc]
                 "Add validation data failed, you should use same predictor for these data"
             )
         check_raw_label(data)
+        avoid_bundling(data)
         run.add_valid(data.construct(), name)
         self.valid_sets.append(data)
         self.name_valid_sets.append(name)
@@ -241,9 +243,13 @@ class Booster(lightgbm.Booster):  # type: ignore[misc]
         return int(super().num_trees()) if run is None else run.n_rounds * run.n_outputs
 
     def rollback_one_iter(self) -> Booster:
-        """Take the last round back (not during a run of the engine)."""
-        self._change_when_done("rollback_one_iter", "predict with num_iteration= instead")
-        super().rollback_one_iter()
+        """Take the last round back."""
+        self._model_changes()
+        run = self._training
+        if run is None:
+            super().rollback_one_iter()
+        else:
+            run.rollback()
         return self
 
     def shuffle_models(self, start_iteration: int = 0, end_iteration: int = -1) -> Booster:

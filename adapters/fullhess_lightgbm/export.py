@@ -26,7 +26,7 @@ from .params import text_params
 if TYPE_CHECKING:
     from .booster import Booster
 
-__all__ = ["fold_base_score", "model_text", "to_lightgbm"]
+__all__ = ["constant_tree", "fold_base_score", "model_text", "to_lightgbm"]
 
 _CATEGORICAL, _DEFAULT_LEFT = 1, 2
 _MISSING_BITS = {MISSING_NONE: 0, MISSING_ZERO: 4, MISSING_NAN: 8}
@@ -90,11 +90,11 @@ def fold_base_score(model: Ensemble) -> list[Tree]:
     if trees:
         trees[0] = trees[0].with_values(base + trees[0].values)
     elif base.any():
-        trees = [_constant(base)]
+        trees = [constant_tree(base)]
     return trees
 
 
-def _constant(value: NDArray[np.float64]) -> Tree:
+def constant_tree(value: NDArray[np.float64]) -> Tree:
     """A tree without splits."""
     return Tree(
         feature=np.array([-1], np.int32),

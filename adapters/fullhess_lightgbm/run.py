@@ -9,12 +9,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from fullhess import BinnedMatrix, Binning, CustomObjective, Softmax, Trainer
+from fullhess import (
+    BinnedMatrix,
+    Binning,
+    CustomObjective,
+    Ensemble,
+    FeatureSpace,
+    Params,
+    Softmax,
+    Trainer,
+    Tree,
+)
 from fullhess.trainer import Follower
 
 from ._host import HostDataset
 from .data import HostData, read_dataset
-from .export import fold_base_score, model_text
+from .export import constant_tree, fold_base_score, model_text
 from .metrics import choose_metrics, probabilities
 from .params import Settings, text_params
 
@@ -73,7 +83,7 @@ class Run:
         self.base_score = self._intercept(train)
         self._watched = [train]
         train.start = train.start + self.base_score
-        self._trainer: Trainer | None = None
+        self._trainer: Trainer | NoSplits | None = None
         if self.settings.is_softmax:
             self._trainer = self._new_trainer()
             self._trainer.close()
@@ -91,7 +101,8 @@ class Run:
         label = dataset.get_field("label")
         if label is None:
             raise ValueError("the Dataset has no labels; pass label= when you create it")
-        label = self._objective.check_label(np.asarray(label, np.float64), binned.n_samples)
+        checked = Softmax(self.n_outputs) if self.metrics else self._objective
+        label = checked.check_label(np.asarray(label, np.float64), binned.n_samples)
         weight = dataset.get_field("weight")
         weight = np.ones(len(label)) if weight is None else np.asarray(weight, np.float64)
         return _Watched(dataset, binned, label, weight, self._init_score(dataset, len(label)))
@@ -120,8 +131,10 @@ class Run:
         mass = np.bincount(train.label, weights=train.weight, minlength=self.n_outputs)
         return np.asarray(np.log(np.maximum(_SMALLEST_SHARE, mass / mass.sum())))
 
-    def _new_trainer(self) -> Trainer:
+    def _new_trainer(self) -> Trainer | NoSplits:
         train = self._watched[0]
+        if (train.binned.codes == train.binned.codes[:1]).all():
+            return NoSplits(self.base_score, train.start, train.binned.binning.features)
         trainer = Trainer(
             self.settings.engine,
             train.binned,
@@ -146,7 +159,7 @@ class Run:
             _check_same_bins(data.binned.binning, train.binned.binning, name)
             item = self._watch(dataset, data.binned)
             item.start = item.start + self.base_score
-            if self._trainer is not None:
+            if isinstance(self._trainer, Trainer):
                 item.follower = self._trainer.follow(item.binned, init_margin=item.start, name=name)
         self._watched.append(item)
 
@@ -189,13 +202,33 @@ class Run:
         self.changed = True
         return bool(self._trainer.trees[-1].n_leaves == 1)
 
+    def rollback(self) -> None:
+        """Take back the last round of this run; scores are added up anew, to the same bits."""
+        trainer = self._trainer
+        if trainer is None or trainer.n_rounds == 0:
+            raise ValueError("there is no round of this run to take back")
+        trainer.trees.pop()
+        trainer.indptr.pop()
+        if isinstance(trainer, Trainer):
+            train, *others = self._watched
+            replay = Follower(trainer, train.binned, train.start.copy())
+            trainer.raw[:] = replay.raw
+            for item in others:
+                if item.follower is not None:
+                    item.follower.scores[:] = item.start
+                    item.follower.n_trees = 0
+            trainer.close()
+        self.changed = True
+
     def scores(self, index: int) -> NDArray[np.float64]:
         """(n, k) raw scores; 0 is the training data."""
         item = self._watched[index]
         if self._trainer is None:
             return item.start
-        if item.follower is None:
+        if item is self._watched[0]:
             return np.asarray(self._trainer.raw)
+        if item.follower is None:  # no tree has a split
+            return item.start
         try:
             return np.asarray(item.follower.raw)
         finally:
@@ -237,6 +270,36 @@ class Run:
             infos=self._data.infos,
             params=text_params(self.params),
         )
+
+
+class NoSplits:
+    """A trainer for data without anything to split on: like the host, it adds empty trees.
+
+    The attributes and methods are those of ``Trainer`` that a run needs.
+    """
+
+    def __init__(self, base_score: NDArray[Any], raw: NDArray[Any], features: FeatureSpace) -> None:
+        self.raw = raw
+        self.trees: list[Tree] = []
+        self.indptr = [0]
+        self._empty = Ensemble((), base_score, features, "identity")
+
+    @property
+    def n_rounds(self) -> int:
+        return len(self.trees)
+
+    def step(self) -> None:
+        self.trees.append(constant_tree(np.zeros(self._empty.n_outputs)))
+        self.indptr.append(len(self.trees))
+
+    def model(self) -> Ensemble:
+        return self._empty.with_trees(self.trees)
+
+    def set_params(self, params: Params) -> None:
+        """No setting makes a difference."""
+
+    def close(self) -> None:
+        """There are no threads."""
 
 
 class _HostFunction(CustomObjective):

@@ -11,6 +11,7 @@ from typing import Any
 from ._host import lightgbm, rebound
 from .booster import Booster, CVBooster, refuse_own
 from .data import avoid_bundling, check_raw_label
+from .metrics import choose_metrics
 from .params import HostParams, Settings, aliases, is_vector, split_own
 
 __all__ = ["cv", "train"]
@@ -74,7 +75,7 @@ def _prepared(params: Any, train_set: Any, valid_sets: Any) -> HostParams:
     if not is_vector(host):
         refuse_own(host)
         return host
-    Settings.of({**host, **host.own})
+    choose_metrics(Settings.of({**host, **host.own}))
     for name in aliases()["enable_bundle"]:
         host.pop(name, None)
     more = valid_sets if isinstance(valid_sets, list | tuple) else [valid_sets]

@@ -298,9 +298,8 @@ def test_a_booster_in_training_can_be_used(rng):
     booster.reset_parameter({"eta": 1e-9})
     booster.update()
     assert np.allclose(booster.predict(X), after, atol=1e-6)
-    for method in (booster.rollback_one_iter, booster.shuffle_models):
-        with pytest.raises(NotImplementedError, match="training"):
-            method()
+    with pytest.raises(NotImplementedError, match="training"):
+        booster.shuffle_models()
     with pytest.raises(ValueError, match="init_model"):
         booster.update(train_set=dataset(X, y))
     with pytest.raises(ParameterError, match="num_class"):
@@ -490,3 +489,71 @@ def test_no_warning_of_ours(rng):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         ours.train(SOFTMAX, train, 2, [train.create_valid(X[400:], y[400:]), lgb.Dataset(X, y)])
+
+
+def test_rounds_can_be_taken_back(rng):
+    X, y = classes(rng)
+    data = dataset(X, y)
+    booster = ours.Booster(SOFTMAX, data)
+    booster.add_valid(data.create_valid(X[:90], y[:90]), "v")
+    seen = []
+    for _ in range(4):
+        booster.update()
+        seen.append(
+            (booster.predict(X, raw_score=True), booster.eval_train(), booster.eval_valid())
+        )
+    booster.rollback_one_iter().rollback_one_iter()
+    assert booster.num_trees() == 6
+    assert np.array_equal(booster.predict(X, raw_score=True), seen[1][0])
+    assert (booster.eval_train(), booster.eval_valid()) == seen[1][1:]
+    booster.update()
+    assert np.array_equal(booster.predict(X, raw_score=True), seen[2][0])
+    assert booster.eval_valid() == seen[2][2]
+    fresh = ours.Booster(SOFTMAX, dataset(X, y))
+    with pytest.raises(ValueError, match="no round"):
+        fresh.rollback_one_iter()
+
+
+@pytest.mark.parametrize("objective", ["multiclass", soft_objective("full")[0]])
+def test_data_without_anything_to_split_give_the_constant_model(rng, objective):
+    X, y = np.ones((60, 2)), rng.integers(0, 3, 60)
+    train = lgb.Dataset(X, y)
+    valid = lgb.Dataset(X[:9], y[:9], reference=train)
+    history: dict = {}
+    params = {**SOFTMAX, "objective": objective, "metric": "multi_logloss"}
+    booster = ours.train(params, train, 3, [valid], callbacks=[lgb.record_evaluation(history)])
+    share = np.bincount(y) / 60 if objective == "multiclass" else np.ones(3) / 3
+    p = softmax(booster.predict(X, raw_score=True))
+    assert np.allclose(p, share)
+    assert len(history["valid_0"]["multi_logloss"]) == 3
+    if objective == "multiclass":
+        theirs = lgb.train(SOFTMAX, lgb.Dataset(X, y), 3)
+        assert np.allclose(theirs.predict(X), booster.predict(X))
+    assert np.array_equal(booster.native.predict_raw(X), booster.predict(X, raw_score=True))
+
+
+def test_metrics_of_classes_need_classes(rng):
+    X, _ = classes(rng)
+    target = rng.normal(size=len(X))
+
+    def squares(raw, data):
+        return raw - data.get_label()[:, None], np.ones_like(raw)
+
+    params = {**SOFTMAX, "objective": squares}
+    assert ours.train(params, dataset(X, target), 2).num_trees() == 6
+    with pytest.raises(ValueError, match="labels"):
+        ours.train({**params, "metric": "multi_error"}, dataset(X, target), 2)
+
+
+def test_names_of_features_may_be_of_any_language(rng):
+    X, y = classes(rng)
+    names = ["größe", "名前", "a b", "c-d", "e"]
+    booster = ours.train(SOFTMAX, lgb.Dataset(X, y, feature_name=names), 2)
+    assert booster.feature_name() == ["größe", "名前", "a_b", "c-d", "e"]
+    assert booster.native.features.names == tuple(booster.feature_name())
+
+
+def test_data_for_linear_trees_are_refused(rng):
+    X, y = classes(rng)
+    with pytest.raises(ValueError, match="linear"):
+        ours.train(SOFTMAX, lgb.Dataset(X, y, params={"linear_tree": True}), 2)
