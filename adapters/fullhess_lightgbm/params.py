@@ -235,7 +235,7 @@ def _sampling(values: Mapping[str, Any], settings: dict[str, Any]) -> dict[str, 
         )
     settings["subsample"] = values["bagging_fraction"] if bagging else 1.0
     if "subsample_freq" in settings:
-        settings["subsample_freq"] = max(1, values["bagging_freq"])
+        settings["subsample_freq"] = values["bagging_freq"] if bagging else 1
     if goss:
         settings["sampling_method"] = "goss"
         return {"top_rate": values["top_rate"], "bagging_freq": 1}

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 from fullhess import (
     BinnedMatrix,
     Binning,
-    CustomObjective,
     Ensemble,
     FeatureSpace,
     Params,
@@ -26,13 +25,12 @@ from ._host import HostDataset
 from .data import HostData, read_dataset
 from .export import constant_tree, fold_base_score, model_text
 from .metrics import choose_metrics, probabilities
+from .objective import Function, HostFunction
 from .params import Settings, text_params
 
 __all__ = ["Run"]
 
 _SMALLEST_SHARE = 1e-15  # of a class without rows, as in the host
-
-Function = Callable[[NDArray[Any], Any], tuple[Any, Any]]
 
 
 @dataclass(eq=False)
@@ -75,9 +73,9 @@ class Run:
         self.params = dict(params)
         self.n_init_rounds = n_init_rounds
         self.changed = True
-        self._objective: Softmax | _HostFunction
+        self._objective: Softmax | HostFunction
         k = self.settings.n_outputs
-        self._objective = Softmax(k) if self.settings.is_softmax else _HostFunction(k)
+        self._objective = Softmax(k) if self.settings.is_softmax else HostFunction(k)
         self._data = _restrict(read_dataset(train_set), self.settings.allowed)
         train = self._watch(train_set, self._data.binned)
         self.base_score = self._intercept(train)
@@ -180,13 +178,14 @@ class Run:
 
         function : the objective of this round, where it is not multiclass.
         """
-        if isinstance(self._objective, _HostFunction):
+        if isinstance(self._objective, HostFunction):
             if function is None:
                 raise ValueError(
                     "objective='none' needs a function: pass fobj to update, or the function as "
                     "params['objective']"
                 )
-            self._objective.bind(function, self._watched[0])
+            train = self._watched[0]
+            self._objective.bind(function, train.dataset, train.start)
         elif function is not None:
             raise ValueError(
                 "the objective is multiclass; to train with fobj set params['objective'] to the "
@@ -300,50 +299,6 @@ class NoSplits:
 
     def close(self) -> None:
         """There are no threads."""
-
-
-class _HostFunction(CustomObjective):
-    """An objective of the host's form: ``f(scores, dataset) -> (gradient, hessian)``.
-
-    The last call is kept: the engine asks for the derivatives of the same scores more than
-    once, and a function is called once a round, as by the host.
-    """
-
-    def __init__(self, n_outputs: int) -> None:
-        super().__init__(self._derivatives, n_outputs)
-        self._function: Function | None = None
-        self._train: _Watched | None = None
-        self._last: tuple[NDArray[Any], tuple[Any, Any]] | None = None
-
-    def bind(self, function: Function, train: _Watched) -> None:
-        self._function, self._train, self._last = function, train, None
-
-    def probe(self, label: NDArray[Any]) -> None:
-        assert self._train is not None
-        k = self.n_outputs
-        self._dense = self._evaluate(self._train.start, label)[1].shape[1] != k
-
-    def _derivatives(self, raw: NDArray[Any], label: NDArray[Any]) -> tuple[Any, Any]:
-        assert self._function is not None and self._train is not None
-        if self._last is not None and np.array_equal(self._last[0], raw):
-            return self._last[1]
-        result = self._function(raw.copy(), self._train.dataset)
-        if not isinstance(result, tuple | list) or len(result) != 2:
-            raise TypeError(
-                "an objective must return (gradient, hessian), got "
-                f"{type(result).__name__} from {self._function!r}"
-            )
-        shape = raw.shape
-        gradient, hessian = (_unflattened(np.asarray(part), shape) for part in result)
-        self._last = raw.copy(), (gradient, hessian)
-        return gradient, hessian
-
-
-def _unflattened(array: NDArray[Any], shape: tuple[int, ...]) -> NDArray[Any]:
-    """The host takes flat arrays too, class by class."""
-    if array.ndim == 1 and array.size == shape[0] * shape[1]:
-        return array.reshape(shape, order="F")
-    return array
 
 
 def _restrict(data: HostData, allowed: frozenset[int] | None) -> HostData:

@@ -101,7 +101,11 @@ TABLE: dict[str, Entry] = {
     "cat_l2": _engine("cat_l2", "real", 10.0, neutral=0.0),
     "cat_smooth": _engine("cat_smooth", "real", 10.0),
     "max_cat_to_onehot": _engine("max_cat_to_onehot", "integer", 4),
-    "min_data_per_group": _engine("min_data_per_group", "integer", 100, neutral=0),
+    # The engine counts the rows of a single category, the host those of a growing group: its
+    # default of 100 would keep small data from being split at all.
+    "min_data_per_group": _engine(
+        "min_data_per_group", "integer", 1, "rows of a category; 1 by default, not 100", 1
+    ),
     "histogram_pool_size": _engine("max_histogram_mb", "real", -1.0, "megabytes"),
     "num_threads": _engine("n_jobs", "integer", 0, "same bits for any number"),
     "seed": _engine("random_state", "integer", 0, "of all random choices"),
@@ -204,7 +208,7 @@ _WORDS = {
 
 
 def parameter_table() -> str:
-    """All parameters of LightGBM as a Markdown table: python -m fullhess_lightgbm.table."""
+    """All parameters of LightGBM as a Markdown table: ``python -m fullhess_lightgbm``."""
     lines = ["| parameter | here | how, or why not |", "|---|---|---|"]
     for name, entry in sorted(TABLE.items()):
         word = "refused" if entry.is_lacking and entry.neutral is None else _WORDS[entry.kind]
@@ -217,7 +221,3 @@ def parameter_table() -> str:
         lines.append(f"| `{name}` | {word} | {note} |")
     lines += [f"| `{name}` | new | engine: `{name}` |" for name in OWN]
     return "\n".join(lines) + "\n"
-
-
-if __name__ == "__main__":
-    print(parameter_table(), end="")

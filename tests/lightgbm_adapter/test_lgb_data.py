@@ -13,8 +13,12 @@ import pandas as pd  # noqa: E402
 import scipy.sparse as sp  # noqa: E402
 from fullhess_lightgbm.binary import LayoutError, parse_binary  # noqa: E402
 from fullhess_lightgbm.data import avoid_bundling, read_dataset, to_binned  # noqa: E402
+from fullhess_lightgbm.export import to_lightgbm  # noqa: E402
 from hypothesis import given  # noqa: E402
 from hypothesis import strategies as st  # noqa: E402
+from random_trees import stump  # noqa: E402
+
+from fullhess import Ensemble  # noqa: E402
 
 QUIET = {"verbose": -1, "min_data_in_bin": 1, "min_data_in_leaf": 1}
 
@@ -176,6 +180,57 @@ def test_forced_bins_and_binary_files(rng, tmp_path):
     data.save_binary(tmp_path / "saved.bin")
     again = lgb.Dataset(str(tmp_path / "saved.bin"), params=params)
     assert np.array_equal(to_binned(again).codes, binned.codes)
+
+
+@pytest.mark.parametrize("options", OPTIONS.values(), ids=OPTIONS)
+def test_every_split_of_the_bins_is_a_split_of_the_values(rng, options):
+    """For each cut, category and direction of missing values, the host predicts by raw values
+    what the engine says by bins."""
+    X, y = mixed(rng, 300)
+    params = {**QUIET, "enable_bundle": False, "max_bin": 12, **options}
+    binned = to_binned(lgb.Dataset(X, y, categorical_feature=[5, 6], params=params))
+    trees = []
+    for j, (cuts, codes) in enumerate(
+        zip(binned.binning.cuts, binned.binning.categories, strict=True)
+    ):
+        if codes is not None:
+            sets = [codes[:1], codes[1:], codes[::2]]
+            splits = [{"categories": tuple(np.sort(c).tolist())} for c in sets if len(c)]
+        else:
+            splits = [
+                {"threshold": float(cut), "default_left": left}
+                for cut in [*cuts[:40], np.inf]
+                for left in (False, True)
+            ]
+        trees += [stump(feature=[j, -1, -1], **split) for split in splits]
+    model = Ensemble(tuple(trees), np.zeros(1), binned.binning.features, "identity")
+    by_values = to_lightgbm(model).predict(X, pred_leaf=True)
+    assert np.array_equal(by_values, model.apply(binned))
+    assert np.array_equal(by_values, model.apply(X))
+
+
+def test_files_and_sequences(rng, tmp_path):
+    X, y = mixed(rng, 200)
+    X = np.nan_to_num(X, posinf=9.0, neginf=-9.0)[:, :4]
+    path = tmp_path / "data.csv"
+    np.savetxt(path, np.column_stack([y, X]), delimiter=",", fmt="%.17g")
+    params = {**QUIET, "enable_bundle": False}
+    expected = to_binned(lgb.Dataset(X, y, params=params)).codes
+    precise = {**params, "precise_float_parser": True}
+    assert np.array_equal(to_binned(lgb.Dataset(str(path), params=precise)).codes, expected)
+
+    class Rows(lgb.Sequence):
+        batch_size = 50
+
+        def __getitem__(self, rows):
+            return X[rows]
+
+        def __len__(self):
+            return len(X)
+
+    assert np.array_equal(to_binned(lgb.Dataset(Rows(), y, params=params)).codes, expected)
+    parts = lgb.Dataset([X[:80], X[80:]], y, params=params)
+    assert np.array_equal(to_binned(parts).codes, expected)
 
 
 def bundles(rng, n=4000, free_raw_data=True):

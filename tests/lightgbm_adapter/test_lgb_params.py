@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -84,9 +86,9 @@ def test_defaults_are_the_hosts():
     assert (engine.subsample, engine.colsample_bytree, engine.min_split_gain) == (1.0, 1.0, 0.0)
     assert engine.margin_dtype == "float64" and engine.n_jobs is None
     known = {item.name for item in fields(Params)}
-    for name in ("max_cat_threshold", "cat_l2", "min_data_per_group"):
+    for name, default in (("max_cat_threshold", 32), ("cat_l2", 10.0), ("min_data_per_group", 1)):
         if name in known:
-            assert getattr(engine, name) == TABLE[name].default
+            assert getattr(engine, name) == default
 
 
 def test_all_names_of_a_parameter_mean_the_same():
@@ -190,6 +192,9 @@ def test_the_table_for_the_documentation_is_complete():
     lines = parameter_table().splitlines()
     assert len(lines) == 2 + len(TABLE) + len(OWN)
     assert all(line.count("|") == 4 for line in lines)
+    command = [sys.executable, "-m", "fullhess_lightgbm"]
+    printed = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert printed.stdout == parameter_table() and not printed.stderr
 
 
 def test_parameters_are_checked_before_the_data_are_built(rng):

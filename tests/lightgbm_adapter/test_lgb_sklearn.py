@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import pickle
 
 import numpy as np
@@ -14,6 +15,7 @@ from sklearn.base import clone  # noqa: E402
 from sklearn.model_selection import GridSearchCV, cross_val_score  # noqa: E402
 from sklearn.pipeline import make_pipeline  # noqa: E402
 from sklearn.preprocessing import StandardScaler  # noqa: E402
+from sklearn.utils.estimator_checks import check_estimator  # noqa: E402
 
 import fullhess.lightgbm as ours  # noqa: E402
 from fullhess import ParameterError  # noqa: E402
@@ -158,3 +160,16 @@ def test_bare_lgbm_model(rng):
     model = ours.LGBMModel(**QUICK, objective="multiclass", num_class=3).fit(X, y)
     assert model.predict(X).shape == (len(X), 3)
     assert len(model.booster_.native.trees) == 5
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")
+def test_checks_of_scikit_learn_end_as_for_the_host():
+    def results(estimator):
+        found = check_estimator(estimator, on_fail=None)
+        return {result["check_name"]: result["status"] for result in found}
+
+    if "on_fail" not in inspect.signature(check_estimator).parameters:
+        pytest.skip("scikit-learn before 1.6 stops at the first failure")
+    quick = {"n_estimators": 2, "verbose": -1}
+    assert results(ours.LGBMClassifier(**quick)) == results(lgb.LGBMClassifier(**quick))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
+from dataclasses import fields
 
 import numpy as np
 import pytest
@@ -31,11 +32,14 @@ def test_a_model_is_the_engines_own_bit_for_bit(rng):
     booster = ours.train(SOFTMAX, dataset(X, y, weight=weight), 8)
     binned = ours.to_binned(dataset(X, y, params={"enable_bundle": False}))
     share = np.bincount(y, weight) / weight.sum(dtype=np.float64)
-    trainer = fullhess.Trainer(
-        {"num_class": 3, "grow_policy": "lossguide", "max_depth": 0, "max_leaves": 7,
-         "reg_lambda": 0.0, "min_samples_leaf": 20, "min_child_weight": 1e-3},
-        binned, y, weight=weight, base_score=np.log(share),
-    )  # fmt: skip
+    settings = {
+        "num_class": 3, "grow_policy": "lossguide", "max_depth": 0, "max_leaves": 7,
+        "reg_lambda": 0.0, "min_samples_leaf": 20, "min_child_weight": 1e-3,
+    }  # fmt: skip
+    for name, default in (("max_cat_threshold", 32), ("cat_l2", 10.0)):
+        if name in {item.name for item in fields(fullhess.Params)}:
+            settings[name] = default
+    trainer = fullhess.Trainer(settings, binned, y, weight=weight, base_score=np.log(share))
     for _ in range(8):
         trainer.step()
     rows = odd_rows(rng, X)
