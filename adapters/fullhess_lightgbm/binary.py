@@ -16,9 +16,18 @@ from numpy.typing import NDArray
 
 from ._host import SUPPORTED, lightgbm
 
-__all__ = ["LayoutError", "Mapper", "StoredBins", "parse_binary"]
+__all__ = [
+    "MISSING_TYPE_NAN",
+    "MISSING_TYPE_NONE",
+    "MISSING_TYPE_ZERO",
+    "TOKEN",
+    "LayoutError",
+    "Mapper",
+    "StoredBins",
+    "parse_binary",
+]
 
-_TOKEN = b"______LightGBM_Binary_File_Token______\n"
+TOKEN = b"______LightGBM_Binary_File_Token______\n"
 _MISSING_TYPES = (MISSING_TYPE_NONE, MISSING_TYPE_ZERO, MISSING_TYPE_NAN) = (0, 1, 2)
 _NUMERICAL, _CATEGORICAL = 0, 1
 _SPARSE_RATE = 0.7  # from here on LightGBM stores a feature of a multi-value group sparsely
@@ -123,7 +132,7 @@ class _Cursor:
 def parse_binary(data: bytes) -> StoredBins:
     """Bin mappers and host bins of a file written by ``Dataset.save_binary``."""
     cursor = _Cursor(data)
-    if cursor.array("u1", len(_TOKEN)).tobytes() != _TOKEN:
+    if cursor.array("u1", len(TOKEN)).tobytes() != TOKEN:
         raise LayoutError("it begins with another token")
     n_samples, n_features, features_of = _read_header(cursor)
     cursor.at = cursor.part()  # labels and weights, which the Dataset gives itself

@@ -86,8 +86,8 @@ class Booster(lightgbm.Booster):  # type: ignore[misc]
         """The host's model, up to date."""
         run = self._training
         if run is not None and run.changed:
-            run.changed = False
             self._replace_handle(run)
+            run.changed = False
         return self.__dict__.get("_handle")
 
     @_handle.setter
@@ -157,10 +157,11 @@ class Booster(lightgbm.Booster):  # type: ignore[misc]
         self._model_changes()
         if run is None:
             return bool(super().update(train_set=train_set, fobj=fobj))
-        if train_set is not None and train_set is not self.train_set:
+        replaced = train_set is not None and train_set is not self.train_set
+        if replaced or self.train_set.version != self.train_set_version:
             raise ValueError(
-                "the training data of a run cannot be replaced; train on the new data with "
-                "init_model=booster"
+                "the training data of a run, their labels and weights cannot be replaced; train "
+                "on the new data with init_model=booster"
             )
         return run.update(fobj)
 

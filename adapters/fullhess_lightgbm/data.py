@@ -29,6 +29,7 @@ from .binary import (
     MISSING_TYPE_NAN,
     MISSING_TYPE_NONE,
     MISSING_TYPE_ZERO,
+    TOKEN,
     LayoutError,
     Mapper,
     StoredBins,
@@ -99,8 +100,17 @@ def avoid_bundling(dataset: Any, *, rebuild: bool = False) -> None:
         chain.append(dataset)
         dataset = dataset.reference
     for item in reversed(chain):
-        if item._handle is None or (rebuild and item.data is not None):
+        open_ = item._handle is None or (rebuild and item.data is not None)
+        if open_ and not _is_binary_file(item.data):
             item._update_params({"enable_bundle": False})
+
+
+def _is_binary_file(data: Any) -> bool:
+    """Whether data are the path of a file of binned data, whose bundles are what they are."""
+    if not isinstance(data, str | Path) or not Path(data).is_file():
+        return False
+    with open(data, "rb") as file:
+        return file.read(len(TOKEN)) == TOKEN
 
 
 def check_raw_label(dataset: HostDataset) -> None:

@@ -21,8 +21,6 @@ from numpy.typing import NDArray
 from fullhess import Ensemble, FeatureSpace, Tree
 from fullhess.features import MISSING_NAN, MISSING_NONE, MISSING_ZERO
 
-from .params import text_params
-
 if TYPE_CHECKING:
     from .booster import Booster
 
@@ -33,14 +31,13 @@ _MISSING_BITS = {MISSING_NONE: 0, MISSING_ZERO: 4, MISSING_NAN: 8}
 _UNSAFE = set('",:[]{}')  # the host refuses them in names: its models are dumped as JSON
 
 
-def to_lightgbm(model: Ensemble, *, params: Mapping[str, Any] | None = None) -> Booster:
+def to_lightgbm(model: Ensemble) -> Booster:
     """A LightGBM Booster that predicts what the model predicts.
 
     Parameters
     ----------
     model : trained on bins of LightGBM, of XGBoost, or of ``BinnedMatrix``. With
         ``best_iteration`` set, the Booster predicts up to it by default.
-    params : of LightGBM, written into the model text; the objective is always there.
 
     Raw scores are bit-equal for a model whose comparison is ``"<="`` and whose margins are
     float64. A comparison ``"<"`` in float32 is decided alike for every float32 value; other
@@ -59,17 +56,15 @@ def to_lightgbm(model: Ensemble, *, params: Mapping[str, Any] | None = None) -> 
         n_outputs=model.n_outputs,
         objective=f"multiclass num_class:{model.n_outputs}" if model.link == "softmax" else None,
         infos=_infos(model),
-        params={**text_params(params or {}), **_objective_params(model)},
+        params={
+            "objective": "multiclass" if model.link == "softmax" else "none",
+            "num_class": model.n_outputs,
+        },
     )
     booster = Booster(model_str=text)
     if model.best_iteration is not None:
         booster.best_iteration = int(model.iteration_indptr[model.best_iteration + 1])
     return booster
-
-
-def _objective_params(model: Ensemble) -> dict[str, Any]:
-    name = "multiclass" if model.link == "softmax" else "none"
-    return {"objective": name, "num_class": model.n_outputs}
 
 
 def _check_names(names: Sequence[str]) -> None:

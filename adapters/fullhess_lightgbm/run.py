@@ -20,6 +20,7 @@ from fullhess import (
     Tree,
 )
 from fullhess.trainer import Follower
+from fullhess.validation import check_weight
 
 from ._host import HostDataset
 from .data import HostData, read_dataset
@@ -101,8 +102,7 @@ class Run:
             raise ValueError("the Dataset has no labels; pass label= when you create it")
         checked = Softmax(self.n_outputs) if self.metrics else self._objective
         label = checked.check_label(np.asarray(label, np.float64), binned.n_samples)
-        weight = dataset.get_field("weight")
-        weight = np.ones(len(label)) if weight is None else np.asarray(weight, np.float64)
+        weight = check_weight(dataset.get_field("weight"), binned.n_samples)
         return _Watched(dataset, binned, label, weight, self._init_score(dataset, len(label)))
 
     def _init_score(self, dataset: HostDataset, n: int) -> NDArray[np.float64]:

@@ -561,3 +561,45 @@ def test_data_for_linear_trees_are_refused(rng):
     X, y = classes(rng)
     with pytest.raises(ValueError, match="linear"):
         ours.train(SOFTMAX, lgb.Dataset(X, y, params={"linear_tree": True}), 2)
+
+
+def test_files_of_binned_data(rng, tmp_path):
+    X, y = classes(rng)
+    direct = ours.train(SOFTMAX, dataset(X, y), 2).predict(X)
+    dataset(X, y).save_binary(tmp_path / "train.bin")
+    stored = lgb.Dataset(str(tmp_path / "train.bin"))
+    assert np.array_equal(ours.train(SOFTMAX, stored, 2).predict(X), direct)
+
+
+def test_data_changed_during_a_run_are_noticed(rng):
+    X, y = classes(rng)
+    data = dataset(X, y)
+    booster = ours.Booster(SOFTMAX, data)
+    booster.update()
+    data.set_label(y[::-1])
+    with pytest.raises(ValueError, match="replaced"):
+        booster.update()
+
+
+def test_parameters_of_every_kind_survive_in_the_text(rng):
+    X, y = classes(rng)
+    params = {
+        **SOFTMAX, "monotone_constraints": [1, 0, 0, 0, 0], "metric": ["multi_error", "auc_mu"],
+        "interaction_constraints": [[0, 1], [1, 2]], "categorical_column": [4], "max_bin": 31,
+        "auc_mu_weights": [0, 1, 2, 3, 0, 4, 5, 6, 0], "deterministic": True, "eta": 0.25,
+        "min_split_gain": 1e-7, "zero_as_missing": True, "random_state": None,
+    }  # fmt: skip
+    booster = ours.train(params, lgb.Dataset(X, y), 2)
+    loaded = ours.Booster(model_str=booster.model_to_string())
+    assert loaded.params["max_bin"] == 31 and loaded.params["learning_rate"] == 0.25
+    assert loaded.params["monotone_constraints"] == [1, 0, 0, 0, 0]
+    assert loaded.params["zero_as_missing"] in (True, 1)
+    assert loaded.params["min_gain_to_split"] == 1e-7
+    for model in (booster, loaded):
+        assert np.allclose(model.refit(X, y, decay_rate=1.0).predict(X), booster.predict(X))
+
+
+def test_weights_without_any_weight_are_refused(rng):
+    X, y = classes(rng)
+    with pytest.raises(ValueError, match="weights"):
+        ours.train(SOFTMAX, dataset(X, y, weight=np.zeros(len(X))), 2)
