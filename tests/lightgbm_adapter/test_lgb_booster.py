@@ -182,9 +182,17 @@ def shap_values(case):
     assert np.allclose(np.sort(values.ravel()), np.sort(contrib.ravel()), atol=1e-9)
 
 
+def treelite_model(case):
+    treelite = pytest.importorskip("treelite")
+    booster, X, _, _ = case
+    model = treelite.frontend.from_lightgbm(booster)
+    raw = treelite.gtil.predict(model, X, pred_margin=True)
+    assert np.array_equal(np.asarray(raw).reshape(len(X), 3), booster.predict(X, raw_score=True))
+
+
 FEATURES = [
     predict_kinds, arrow, leaves, contributions, importances, dumps, plots, copies, single_leaves,
-    refitting, wrapping, shap_values,
+    refitting, wrapping, shap_values, treelite_model,
 ]  # fmt: skip
 
 

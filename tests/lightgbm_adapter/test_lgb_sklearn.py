@@ -59,6 +59,16 @@ def test_evaluation_and_early_stopping(rng):
     assert {"multi_error", "multi_logloss"} <= set(model.best_score_["out"])
 
 
+def test_evaluation_data_apart(rng):
+    if "eval_X" not in inspect.signature(lgb.LGBMClassifier.fit).parameters:
+        pytest.skip("eval_X and eval_y came with 4.7")
+    X, y = classes(rng, n=500)
+    model = ours.LGBMClassifier(**QUICK)
+    model.fit(X[:400], y[:400], eval_X=(X[400:],), eval_y=(y[400:],))
+    loss = log_loss(model.predict_proba(X[400:]), y[400:])
+    assert model.evals_result_["valid_0"]["multi_logloss"][-1] == pytest.approx(loss, abs=1e-12)
+
+
 def test_functions_as_metric_and_objective(rng):
     X, y = classes(rng)
 

@@ -11,6 +11,7 @@ import pytest
 
 lgb = pytest.importorskip("lightgbm")
 
+from fullhess_lightgbm.table import TABLE  # noqa: E402
 from lgb_cases import SOFTMAX, classes, log_loss, odd_rows  # noqa: E402
 
 import fullhess  # noqa: E402
@@ -78,6 +79,21 @@ def test_the_same_bits_for_any_number_of_threads(rng):
     assert np.array_equal(*texts)
     other = ours.train({**params, "seed": 1}, dataset(X, y), 5).native.predict_raw(X)
     assert not np.array_equal(other, texts[0])
+
+
+def test_sampling_by_gradients(rng):
+    X, y = classes(rng)
+    params = {**SOFTMAX, "learning_rate": 0.5, "data_sample_strategy": "goss"}
+    if TABLE["top_rate"].is_lacking:
+        with pytest.raises(ParameterError, match="goss"):
+            ours.train(params, dataset(X, y), 4)
+        return
+    plain = ours.train({**params, "data_sample_strategy": "bagging"}, dataset(X, y), 4)
+    for chosen in (params, {**SOFTMAX, "learning_rate": 0.5, "boosting": "goss"}):
+        goss = ours.train(chosen, dataset(X, y), 4)
+        raw = [b.predict(X, raw_score=True, num_iteration=2) for b in (goss, plain)]
+        assert np.array_equal(*raw)  # off in the first 1 / learning_rate rounds
+        assert not np.array_equal(goss.predict(X), plain.predict(X))
 
 
 def test_held_out_loss_is_in_the_hosts_region(rng):
