@@ -67,15 +67,18 @@ def to_binned(dataset: HostDataset) -> BinnedMatrix:
     return read_dataset(dataset).binned
 
 
-def read_dataset(dataset: HostDataset) -> HostData:
-    """Binned data of a Dataset, see ``to_binned``."""
+def read_dataset(dataset: HostDataset, verbosity: int | None = None) -> HostData:
+    """Binned data of a Dataset, see ``to_binned``.
+
+    verbosity : the host's level of messages afterwards; None: that of the Dataset.
+    """
     if not isinstance(dataset, lightgbm.Dataset):
         raise TypeError(f"expected a lightgbm.Dataset, got {type(dataset).__name__}")
     dataset.construct()
-    stored = _stored_bins(dataset)
+    stored = _stored_bins(dataset, verbosity)
     if stored.bundled:
         avoid_bundling(dataset, rebuild=True)
-        stored = _stored_bins(dataset.construct())
+        stored = _stored_bins(dataset.construct(), verbosity)
     if stored.bundled:
         raise ValueError(_bundled_message(dataset, stored))
     names = dataset.get_feature_name()
@@ -125,22 +128,24 @@ def check_raw_label(dataset: HostDataset) -> None:
         raise ValueError("labels must be finite, got NaN or infinity; drop these rows")
 
 
-def _stored_bins(dataset: HostDataset) -> StoredBins:
+def _stored_bins(dataset: HostDataset, verbosity: int | None) -> StoredBins:
     with tempfile.TemporaryDirectory(prefix="fullhess-") as folder:
         path = Path(folder) / "bins"  # the host writes nothing over a file that exists
-        with _quiet(dataset):
+        with _quiet(dataset, verbosity):
             dataset.save_binary(path)
         return parse_binary(path.read_bytes())
 
 
 @contextmanager
-def _quiet(dataset: HostDataset) -> Iterator[None]:
+def _quiet(dataset: HostDataset, verbosity: int | None) -> Iterator[None]:
     """No words of the host on a file that is none of the user's business.
 
     Its level of messages belongs to the thread and is set by any reading of parameters.
     """
-    names = lightgbm.basic._ConfigAliases.get("verbosity")
-    level = next((v for k, v in (dataset.params or {}).items() if k in names), 1)
+    level = verbosity
+    if level is None:
+        names = lightgbm.basic._ConfigAliases.get("verbosity")
+        level = next((v for k, v in (dataset.params or {}).items() if k in names), 1)
     read = lightgbm.basic._LIB.LGBM_DatasetUpdateParamChecking
     read(b"", b"verbosity=-1")
     try:

@@ -66,7 +66,7 @@ def from_lightgbm_text(text: str) -> Ensemble:
 
 def _parse(text: str) -> tuple[Block, list[Block]]:
     """The header and the trees as names and values."""
-    lines = iter(text.splitlines())
+    lines = iter(text.replace("\r\n", "\n").split("\n"))
     if next(lines, "") != "tree":
         raise ModelTextError("a LightGBM model begins with a line 'tree'")
     header = _read_block(lines)

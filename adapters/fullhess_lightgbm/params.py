@@ -119,6 +119,7 @@ class Settings:
     boost_from_average : start from the shares of the classes.
     allowed : features that may be split on; None: all.
     metric, top_k, auc_weights : what is evaluated, see ``metrics``.
+    verbosity : level of the host's messages.
     """
 
     engine: Params
@@ -129,6 +130,7 @@ class Settings:
     metric: Any
     top_k: int
     auc_weights: list[float] | None
+    verbosity: int
 
     @classmethod
     def of(cls, params: Mapping[str, Any]) -> Settings:
@@ -163,6 +165,7 @@ class Settings:
             metric=given.get("metric"),
             top_k=values["multi_error_top_k"],
             auc_weights=values["auc_mu_weights"],
+            verbosity=values["verbosity"],
         )
 
 

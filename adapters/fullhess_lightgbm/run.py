@@ -21,6 +21,7 @@ from fullhess import (
 )
 from fullhess.trainer import Follower
 from fullhess.validation import check_weight
+from fullhess.warmup import notice_cold_cache
 
 from ._host import HostDataset
 from .data import HostData, read_dataset
@@ -77,7 +78,7 @@ class Run:
         self._objective: Softmax | HostFunction
         k = self.settings.n_outputs
         self._objective = Softmax(k) if self.settings.is_softmax else HostFunction(k)
-        self._data = _restrict(read_dataset(train_set), self.settings.allowed)
+        self._data = self._read(train_set)
         train = self._watch(train_set, self._data.binned)
         self.base_score = self._intercept(train)
         self._watched = [train]
@@ -95,6 +96,10 @@ class Run:
     def n_rounds(self) -> int:
         """Rounds so far, those continued included."""
         return self.n_init_rounds + (0 if self._trainer is None else self._trainer.n_rounds)
+
+    def _read(self, dataset: HostDataset) -> HostData:
+        data = read_dataset(dataset, self.settings.verbosity)
+        return _restrict(data, self.settings.allowed)
 
     def _watch(self, dataset: HostDataset, binned: BinnedMatrix) -> _Watched:
         label = dataset.get_field("label")
@@ -133,6 +138,8 @@ class Run:
         train = self._watched[0]
         if (train.binned.codes == train.binned.codes[:1]).all():
             return NoSplits(self.base_score, train.start, train.binned.binning.features)
+        if self.settings.verbosity >= 0:
+            notice_cold_cache()
         trainer = Trainer(
             self.settings.engine,
             train.binned,
@@ -153,9 +160,9 @@ class Run:
         if dataset is train.dataset:
             item = train
         else:
-            data = _restrict(read_dataset(dataset), self.settings.allowed)
-            _check_same_bins(data.binned.binning, train.binned.binning, name)
-            item = self._watch(dataset, data.binned)
+            binned = self._read(dataset).binned
+            _check_same_bins(binned.binning, train.binned.binning, name)
+            item = self._watch(dataset, binned)
             item.start = item.start + self.base_score
             if isinstance(self._trainer, Trainer):
                 item.follower = self._trainer.follow(item.binned, init_margin=item.start, name=name)

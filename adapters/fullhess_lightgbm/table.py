@@ -132,8 +132,9 @@ TABLE: dict[str, Entry] = {
         "loop",
         "by the training loop",
         "num_iterations", "early_stopping_round", "early_stopping_min_delta",
-        "first_metric_only", "verbosity",
+        "first_metric_only",
     ),
+    "verbosity": Entry("loop", "by the training loop", "integer", 1),
     **_same(
         "prediction",
         "by predict, refit or save_model",

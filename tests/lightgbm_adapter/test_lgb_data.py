@@ -71,7 +71,7 @@ def expected_codes(dataset, table):
 def parse_binary_of(dataset):
     from fullhess_lightgbm.data import _stored_bins
 
-    return _stored_bins(dataset)
+    return _stored_bins(dataset, None)
 
 
 def check(dataset, tmp_path, raw=None):

@@ -503,6 +503,15 @@ def test_no_unknown_parameter_reaches_the_host(rng, capfd):
     assert "nrecognized parameter" not in out.out + out.err
 
 
+def test_silence_lasts(rng, capfd):
+    X, y = classes(rng)
+    data = lgb.Dataset(X, y).construct()  # speaks, by default
+    valid = data.create_valid(X, y).construct()
+    capfd.readouterr()
+    ours.train(SOFTMAX, data, 2, [valid], init_model=None)
+    assert capfd.readouterr() == ("", "")
+
+
 def test_no_warning_of_ours(rng):
     X, y = classes(rng, n=500)
     train = lgb.Dataset(X[:400], y[:400])
