@@ -314,7 +314,7 @@ def _read_flag(name: str, value: Any) -> bool:
 def _read_text(name: str, value: Any) -> str:
     if isinstance(value, list | tuple | set):
         return ",".join(str(item) for item in value)
-    return str(value).strip()
+    return str(value).strip().lower()
 
 
 def _listed(value: Any) -> list[Any]:

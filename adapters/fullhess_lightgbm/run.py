@@ -267,8 +267,12 @@ class Run:
         """The rounds of this run, without those continued, as the host's model text."""
         k = self.n_outputs
         features = self._data.binned.binning.features
+        trainer = self._trainer
+        trees = []
+        if trainer is not None and trainer.n_rounds > 0:
+            trees = fold_base_score(trainer.model())
         return model_text(
-            [] if self._trainer is None else fold_base_score(self._trainer.model()),
+            trees,
             names=features.names,
             features=features,
             n_outputs=k,

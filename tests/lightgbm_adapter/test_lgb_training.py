@@ -291,6 +291,22 @@ def test_training_goes_on(rng, kind, tmp_path):
     assert native.n_rounds == 7
 
 
+def test_a_continued_model_can_be_used_from_the_beginning(rng):
+    X, y = classes(rng)
+    first = ours.train(SOFTMAX, dataset(X, y), 2)
+    seen = []
+
+    def look(env):
+        seen.append((env.model.current_iteration(), env.model.predict(X)))
+
+    look.before_iteration = True
+    ours.train(SOFTMAX, dataset(X, y), 2, init_model=first, callbacks=[look])
+    assert [count for count, _ in seen] == [2, 3]
+    assert np.array_equal(seen[0][1], first.predict(X))
+    result = ours.cv(SOFTMAX, lgb.Dataset(X, y, free_raw_data=False), 2, init_model=first, nfold=2)
+    assert result["valid multi_logloss-mean"][0] < log_loss(first.predict(X), y) + 0.1
+
+
 def test_continuing_is_the_same_as_not_stopping(rng):
     X, y = classes(rng)
     once = ours.train({**SOFTMAX, "seed": 3}, dataset(X, y), 6).predict(X, raw_score=True)
@@ -331,7 +347,8 @@ def test_a_booster_in_training_can_be_used(rng):
 def test_a_booster_of_ones_own_loop(rng):
     X, y = classes(rng)
     booster = ours.Booster(SOFTMAX, dataset(X, y))
-    assert booster.num_trees() == 0
+    assert booster.num_trees() == booster.native.n_rounds == 0
+    assert np.allclose(booster.predict(X), 1 / 3)  # as the host before its first round
     for _ in range(3):
         booster.update()
     assert np.array_equal(booster.predict(X), ours.train(SOFTMAX, dataset(X, y), 3).predict(X))
