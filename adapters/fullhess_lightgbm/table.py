@@ -118,7 +118,7 @@ TABLE: dict[str, Entry] = {
     "metric": Entry("adapter", "multi_logloss, multi_error, auc_mu", "any"),
     "multi_error_top_k": Entry("adapter", "as in LightGBM", "integer", 1),
     "auc_mu_weights": Entry("adapter", "as in LightGBM", "reals"),
-    "enable_bundle": Entry("adapter", "always off: bundling may lose values", "flag", True),
+    "enable_bundle": Entry("irrelevant", "always off: bundling may lose values", "flag", True),
     **_same(
         "dataset",
         "when the Dataset is built",
