@@ -1,0 +1,1 @@
+"""Scripts written for a host library, of which only the import line differs."""
