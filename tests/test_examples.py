@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-SCRIPTS = sorted((ROOT / "comparisons" / "examples").glob("*_*.py"))
+SCRIPTS = sorted((ROOT / "comparisons" / "examples").glob("[xl]*_*.py"))
 IMPORT = re.compile(r"^import fullhess\.(\w+) as (\w+)$", re.MULTILINE)
 
 

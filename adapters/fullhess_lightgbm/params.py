@@ -201,9 +201,7 @@ def _engine_settings(
     given: Mapping[str, Any], values: Mapping[str, Any], own: Mapping[str, Any], is_softmax: bool
 ) -> Params:
     settings = {
-        entry.engine: values[name]
-        for name, entry in TABLE.items()
-        if entry.kind == "engine" and not entry.is_lacking
+        entry.engine: values[name] for name, entry in TABLE.items() if entry.kind == "engine"
     }
     settings |= own
     settings["grow_policy"] = "lossguide"
@@ -218,17 +216,15 @@ def _engine_settings(
     settings["max_histogram_mb"] = max(1, int(pool)) if pool > 0 else Params.max_histogram_mb
     if is_softmax:
         settings["num_class"] = values["num_class"]
-    used = {name: values[name] for name in given if name in values}
-    used |= _sampling(values, settings)
-    _check_lacking(used)
+    _set_sampling(values, settings)
     try:
         return Params(**settings)
     except ParameterError as error:
         raise ParameterError(_in_host_names(str(error))) from None
 
 
-def _sampling(values: Mapping[str, Any], settings: dict[str, Any]) -> dict[str, Any]:
-    """Fill in how rows are sampled; returns the parameters that have an effect."""
+def _set_sampling(values: Mapping[str, Any], settings: dict[str, Any]) -> None:
+    """Fill in how rows are sampled."""
     bagging = values["bagging_freq"] > 0 and values["bagging_fraction"] < 1.0
     goss = "goss" in (values["boosting"], values["data_sample_strategy"])
     if goss and bagging:
@@ -237,30 +233,12 @@ def _sampling(values: Mapping[str, Any], settings: dict[str, Any]) -> dict[str, 
             "data_sample_strategy='bagging'"
         )
     settings["subsample"] = values["bagging_fraction"] if bagging else 1.0
-    if "subsample_freq" in settings:
-        settings["subsample_freq"] = values["bagging_freq"] if bagging else 1
+    settings["subsample_freq"] = values["bagging_freq"] if bagging else 1
     if goss:
         settings["sampling_method"] = "goss"
-        return {"top_rate": values["top_rate"], "bagging_freq": 1}
-    for name in ("top_rate", "other_rate"):
-        settings.pop(name, None)  # they belong to goss
-    return {
-        "top_rate": None,
-        "other_rate": None,
-        "bagging_freq": values["bagging_freq"] if bagging else 1,
-    }
-
-
-def _check_lacking(used: Mapping[str, Any]) -> None:
-    """Refuse what the engine cannot do; a value without effect is fine."""
-    for name, value in used.items():
-        entry = TABLE[name]
-        if entry.is_lacking and value != entry.neutral:
-            wanted = f"leave it out or set it to {entry.neutral!r}"
-            raise ParameterError(
-                f"{name}={value!r} is not supported by this version of the engine; "
-                + ("use bagging instead of goss" if entry.neutral is None else wanted)
-            )
+    else:
+        for name in ("top_rate", "other_rate"):
+            del settings[name]  # they belong to goss
 
 
 def _seed(given: Mapping[str, Any], values: Mapping[str, Any]) -> int:

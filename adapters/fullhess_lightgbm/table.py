@@ -7,17 +7,13 @@ another value than the host's default.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, Literal
-
-from fullhess import Params
 
 __all__ = ["OWN", "TABLE", "Entry", "parameter_table"]
 
 Kind = Literal["engine", "adapter", "dataset", "loop", "prediction", "irrelevant", "refused"]
 Type = Literal["real", "integer", "flag", "text", "reals", "integers", "groups", "any"]
-
-_ENGINE_FIELDS = frozenset(item.name for item in fields(Params))
 
 
 @dataclass(frozen=True)
@@ -33,8 +29,6 @@ class Entry:
     type : how a value is read.
     default : the host's default.
     engine : name of the engine's setting.
-    neutral : value at which the setting has no effect: all that can be had of an engine
-        that lacks it.
     """
 
     kind: Kind
@@ -42,16 +36,10 @@ class Entry:
     type: Type = "any"
     default: Any = None
     engine: str = ""
-    neutral: Any = None
-
-    @property
-    def is_lacking(self) -> bool:
-        """Whether the engine does not have the setting."""
-        return self.kind == "engine" and self.engine not in _ENGINE_FIELDS
 
 
-def _engine(name: str, type_: Type, default: Any, note: str = "", neutral: Any = None) -> Entry:
-    return Entry("engine", note, type_, default, name, neutral)
+def _engine(name: str, type_: Type, default: Any, note: str = "") -> Entry:
+    return Entry("engine", note, type_, default, name)
 
 
 def _refused(type_: Type, default: Any, note: str) -> Entry:
@@ -83,28 +71,28 @@ TABLE: dict[str, Entry] = {
     "lambda_l2": _engine("reg_lambda", "real", 0.0),
     "min_gain_to_split": _engine("min_split_gain", "real", 0.0, "same scale, without a half"),
     "max_delta_step": _engine("max_delta_step", "real", 0.0, "bound on every score of a leaf"),
-    "path_smooth": _engine("path_smooth", "real", 0.0, neutral=0.0),
+    "path_smooth": _engine("path_smooth", "real", 0.0),
     "feature_fraction": _engine("colsample_bytree", "real", 1.0, "drawn for a vector tree"),
     "feature_fraction_bynode": _engine("colsample_bynode", "real", 1.0),
     "bagging_fraction": _engine("subsample", "real", 1.0, "with bagging_freq above 0"),
-    "bagging_freq": _engine("subsample_freq", "integer", 0, neutral=1),
+    "bagging_freq": _engine("subsample_freq", "integer", 0),
     "top_rate": _engine("top_rate", "real", 0.2, "with goss"),
     "other_rate": _engine("other_rate", "real", 0.1, "with goss"),
-    "extra_trees": _engine("extra_trees", "flag", False, neutral=False),
+    "extra_trees": _engine("extra_trees", "flag", False),
     "monotone_constraints": _engine(
         "monotone_constraints", "integers", None, "on every score, as in LightGBM"
     ),
     "interaction_constraints": _engine(
         "interaction_constraints", "groups", None, "features in no group are not used"
     ),
-    "max_cat_threshold": _engine("max_cat_threshold", "integer", 32, neutral=0),
-    "cat_l2": _engine("cat_l2", "real", 10.0, neutral=0.0),
+    "max_cat_threshold": _engine("max_cat_threshold", "integer", 32),
+    "cat_l2": _engine("cat_l2", "real", 10.0),
     "cat_smooth": _engine("cat_smooth", "real", 10.0),
     "max_cat_to_onehot": _engine("max_cat_to_onehot", "integer", 4),
     # The engine counts the rows of a single category, the host those of a growing group: its
     # default of 100 would keep small data from being split at all.
     "min_data_per_group": _engine(
-        "min_data_per_group", "integer", 1, "rows of a category; 1 by default, not 100", 1
+        "min_data_per_group", "integer", 1, "rows of a category; 1 by default, not 100"
     ),
     "histogram_pool_size": _engine("max_histogram_mb", "real", -1.0, "megabytes"),
     "num_threads": _engine("n_jobs", "integer", 0, "same bits for any number"),
@@ -212,13 +200,12 @@ def parameter_table() -> str:
     """All parameters of LightGBM as a Markdown table: ``python -m fullhess_lightgbm``."""
     lines = ["| parameter | here | how, or why not |", "|---|---|---|"]
     for name, entry in sorted(TABLE.items()):
-        word = "refused" if entry.is_lacking and entry.neutral is None else _WORDS[entry.kind]
         parts = [entry.note]
         if entry.kind == "engine":
             parts.insert(0, f"engine: `{entry.engine}`")
         if entry.kind == "refused":
             parts.insert(0, f"other than `{entry.default!r}`" if entry.default else "when given")
         note = "; ".join(part for part in parts if part)
-        lines.append(f"| `{name}` | {word} | {note} |")
+        lines.append(f"| `{name}` | {_WORDS[entry.kind]} | {note} |")
     lines += [f"| `{name}` | new | engine: `{name}` |" for name in OWN]
     return "\n".join(lines) + "\n"

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import copy
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 lgb = pytest.importorskip("lightgbm")
 
-from dataclasses import fields  # noqa: E402
 
 import fullhess_lightgbm  # noqa: E402
 from fullhess_lightgbm.params import Settings, aliases, is_vector, split_own  # noqa: E402
 from fullhess_lightgbm.table import OWN, TABLE, parameter_table  # noqa: E402
 from lgb_cases import SOFTMAX, classes  # noqa: E402
 
-from fullhess import ParameterError, Params  # noqa: E402
+from fullhess import ParameterError  # noqa: E402
 
 BASE = {"objective": "multiclass", "num_class": 3}
 
@@ -70,10 +71,6 @@ def test_every_honoured_parameter_changes_a_setting():
     for name, value in values.items():
         entry = TABLE[name]
         extra = with_it.get(name, {})
-        if entry.is_lacking:  # until the engine has the setting
-            with pytest.raises(ParameterError, match="not supported by this version"):
-                settings_of(**{name: value}, **extra)
-            continue
         changed = settings_of(**{name: value}, **extra).engine
         assert getattr(changed, entry.engine) != getattr(plain, entry.engine), name
 
@@ -85,16 +82,13 @@ def test_defaults_are_the_hosts():
     assert (engine.reg_lambda, engine.reg_alpha, engine.learning_rate) == (0.0, 0.0, 0.1)
     assert (engine.subsample, engine.colsample_bytree, engine.min_split_gain) == (1.0, 1.0, 0.0)
     assert engine.margin_dtype == "float64" and engine.n_jobs is None
-    known = {item.name for item in fields(Params)}
-    for name, default in (("max_cat_threshold", 32), ("cat_l2", 10.0), ("min_data_per_group", 1)):
-        if name in known:
-            assert getattr(engine, name) == default
+    assert (engine.max_cat_threshold, engine.cat_l2, engine.min_data_per_group) == (32, 10.0, 1)
 
 
 def test_all_names_of_a_parameter_mean_the_same():
     for main, names in aliases().items():
         entry = TABLE[main]
-        if entry.kind != "engine" or entry.is_lacking or entry.type not in ("real", "integer"):
+        if entry.kind != "engine" or entry.type not in ("real", "integer"):
             continue
         value = {"num_leaves": 9, "max_depth": 3}.get(main, 1)
         expected = settings_of(**{main: value}).engine
@@ -195,6 +189,14 @@ def test_the_table_for_the_documentation_is_complete():
     command = [sys.executable, "-m", "fullhess_lightgbm"]
     printed = subprocess.run(command, capture_output=True, text=True, check=True)
     assert printed.stdout == parameter_table() and not printed.stderr
+
+
+def test_documented_table_is_the_one_in_the_code():
+    text = Path(fullhess_lightgbm.__file__).with_name("README.md").read_text(encoding="utf-8")
+    pattern = r"<!-- parameters: [^\n]* -->\n(.*?)<!-- end of parameters -->"
+    found = re.search(pattern, text, re.DOTALL)
+    assert found is not None
+    assert found[1] == parameter_table()
 
 
 def test_parameters_are_checked_before_the_data_are_built(rng):

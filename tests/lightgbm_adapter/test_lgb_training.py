@@ -11,7 +11,6 @@ import pytest
 
 lgb = pytest.importorskip("lightgbm")
 
-from fullhess_lightgbm.table import TABLE  # noqa: E402
 from lgb_cases import SOFTMAX, classes, log_loss, odd_rows  # noqa: E402
 
 import fullhess  # noqa: E402
@@ -84,10 +83,6 @@ def test_the_same_bits_for_any_number_of_threads(rng):
 def test_sampling_by_gradients(rng):
     X, y = classes(rng)
     params = {**SOFTMAX, "learning_rate": 0.5, "data_sample_strategy": "goss"}
-    if TABLE["top_rate"].is_lacking:
-        with pytest.raises(ParameterError, match="goss"):
-            ours.train(params, dataset(X, y), 4)
-        return
     plain = ours.train({**params, "data_sample_strategy": "bagging"}, dataset(X, y), 4)
     for chosen in (params, {**SOFTMAX, "learning_rate": 0.5, "boosting": "goss"}):
         goss = ours.train(chosen, dataset(X, y), 4)
