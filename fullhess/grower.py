@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from .bins import BinnedMatrix
 from .curvature import Layout
-from .histograms import HistogramPool, Scratch
+from .histograms import Block, HistogramPool, Scratch
 from .kernels.categories import order_categories
 from .kernels.constraints import solve_constrained_node, solve_constrained_pair
 from .kernels.histogram import subtract_histogram, sum_rows
@@ -87,7 +87,7 @@ class Grower:
         self._rows: NDArray[np.int32]
         self._columns: ColumnSampler
         self._seed = -1
-        self._blocks: list[NDArray[np.int32]]
+        self._blocks: list[Block]
         self._frontier: list[tuple[float, int, Node]]  # heap by falling gain
 
     def grow(
@@ -324,7 +324,7 @@ class Grower:
     def _search_block(
         self,
         item: Search,
-        block: NDArray[np.int32],
+        block: Block,
         allowed: dict[int, NDArray[np.uint8]],
         scratch: Scratch,
     ) -> None:
@@ -334,32 +334,28 @@ class Grower:
             histogram = small.histogram if small.histogram is not None else scratch.histogram
             self._build(small, block, scratch, histogram)
             if small.wanted:
-                self._find(small, block, allowed[small.index], scratch, histogram)
+                self._find(small, block.features, allowed[small.index], scratch, histogram)
         if large is None or not large.wanted:
             return
         if item.subtract:
             assert large.histogram is not None
-            subtract_histogram(block, self.pool.offsets, histogram, large.histogram)
+            subtract_histogram(block.features, self.pool.offsets, histogram, large.histogram)
             histogram = large.histogram
         else:
             histogram = large.histogram if large.histogram is not None else scratch.histogram
             self._build(large, block, scratch, histogram)
-        self._find(large, block, allowed[large.index], scratch, histogram)
+        self._find(large, block.features, allowed[large.index], scratch, histogram)
 
     def _build(
-        self,
-        node: Node,
-        block: NDArray[np.int32],
-        scratch: Scratch,
-        out: NDArray[np.float32],
+        self, node: Node, block: Block, scratch: Scratch, out: NDArray[np.float32]
     ) -> None:
         rows = self._rows[node.begin : node.end]
-        self.pool.build(self.binned.codes, rows, self._stats, block, scratch, out)
+        self.pool.build(rows, self._stats, node.sums, block, scratch, out)
 
     def _find(
         self,
         node: Node,
-        block: NDArray[np.int32],
+        features: NDArray[np.int32],
         allowed: NDArray[np.uint8],
         scratch: Scratch,
         histogram: NDArray[np.float32],
@@ -367,11 +363,11 @@ class Grower:
         bins = (self.binned.binning.n_bins, self.pool.offsets, self._categorical)
         if len(scratch.orders):
             order_categories(
-                histogram, block, allowed, *bins, self.settings, node.center, scratch.orders
+                histogram, features, allowed, *bins, self.settings, node.center, scratch.orders
             )
         find_best_splits(
             histogram,
-            block,
+            features,
             allowed,
             *bins,
             scratch.orders,

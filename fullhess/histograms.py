@@ -12,11 +12,12 @@ from numpy.typing import NDArray
 
 from .bins import BinnedMatrix
 from .curvature import Layout
-from .kernels.histogram import build_histogram, row_vectors
+from .kernels.histogram import build_histogram, build_sparse_histogram, row_vectors
 from .kernels.lanes import new_lanes
 from .memory import aligned_empty, aligned_zeros
+from .sparse import SparseBlock, find_prevailing
 
-__all__ = ["HistogramPool", "Scratch", "feature_blocks"]
+__all__ = ["Block", "HistogramPool", "Scratch", "feature_blocks"]
 
 # Cells of a block that stay in the second-level cache: at k=7 blocks of 6 to 9 features
 # of 256 bins were fastest, at k=3 18, at k=10 6.
@@ -51,6 +52,13 @@ def feature_blocks(
     return [features[block == b] for b in range(n_blocks) if (block == b).any()]
 
 
+class Block(NamedTuple):
+    """Features that one thread works on at a time; sparse ones have their own columns."""
+
+    features: NDArray[np.int32]
+    sparse: SparseBlock | None = None
+
+
 class HistogramPool:
     """Histograms of open nodes within a budget, and scratch for the threads.
 
@@ -67,15 +75,34 @@ class HistogramPool:
         self.vectors = row_vectors(layout.width)
         self.capacity = max(2, int(budget // (self.shape[0] * self.shape[1] * 4)))
         self.carry_rows = self.shape[0]  # enough for any block
+        self._codes = binned.codes
+        prevailing = find_prevailing(binned)
+        self._is_sparse = prevailing >= 0
+        sparse = np.flatnonzero(self._is_sparse).astype(np.int32)
+        self._sparse = [
+            SparseBlock.of(binned, part, prevailing[part])
+            for part in (feature_blocks(sparse, self.offsets, layout.width, 1) if len(sparse) else ())
+        ]
         self.in_use = 0
         self._free: list[NDArray[np.float32]] = []
         self._scratch: SimpleQueue[Scratch] = SimpleQueue()
 
-    def blocks(self, features: NDArray[np.int32], n_threads: int) -> list[NDArray[np.int32]]:
+    def blocks(self, features: NDArray[np.int32], n_threads: int) -> list[Block]:
         """Blocks of features to work on; scratch is made large enough for each."""
-        blocks = feature_blocks(features, self.offsets, self.shape[1], n_threads)
+        dense = features[~self._is_sparse[features]]
+        blocks = [
+            Block(np.intersect1d(part.features, features).astype(np.int32), part)
+            for part in self._sparse
+        ]
+        blocks = [block for block in blocks if len(block.features)]
+        if len(dense):
+            parts = feature_blocks(dense, self.offsets, self.shape[1], n_threads)
+            blocks += [Block(part) for part in parts]
         cells = np.diff(self.offsets)
-        self.carry_rows = max(int(cells[block].sum()) for block in blocks)
+        self.carry_rows = max(
+            int(cells[block.features if block.sparse is None else block.sparse.features].sum())
+            for block in blocks
+        )
         return blocks
 
     def reset(self) -> None:
@@ -122,14 +149,22 @@ class HistogramPool:
 
     def build(
         self,
-        codes: NDArray[Any],
         rows: NDArray[np.int32],
         stats: NDArray[np.float32],
-        features: NDArray[np.int32],
+        total: NDArray[np.float64],
+        block: Block,
         scratch: Scratch,
         out: NDArray[np.float32],
     ) -> None:
-        """Histogram of some rows in the cells of a block of features."""
-        build_histogram(
-            codes, rows, stats, features, self.offsets, self.vectors, scratch.carry, out
-        )
+        """Histogram of some rows, whose statistics sum to total, in the cells of a block."""
+        sparse = block.sparse
+        if sparse is None:
+            build_histogram(
+                self._codes, rows, stats, block.features, self.offsets, self.vectors,
+                scratch.carry, out,
+            )  # fmt: skip
+        else:
+            build_sparse_histogram(
+                sparse.indptr, sparse.entries, sparse.cells, rows, stats, total, sparse.features,
+                sparse.prevailing, self.offsets, self.vectors, scratch.carry, out,
+            )  # fmt: skip

@@ -13,6 +13,7 @@ from strategies import Problem
 import fullhess
 from fullhess.curvature import Layout, LayoutName
 from fullhess.grower import Grower
+from fullhess.histograms import Block
 from fullhess.kernels.histogram import sum_rows
 from fullhess.kernels.splitting import SPLIT_FIELDS
 from fullhess.leaf_problem import DEFAULT_MAX_RANGE
@@ -115,7 +116,7 @@ class Search:
         with self.grower.pool.scratch() as self.scratch:
             self.histogram = self.scratch.histogram
             self.grower.pool.build(
-                binned.codes, rows, stats, self.features, self.scratch, self.histogram
+                rows, stats, sums, Block(self.features), self.scratch, self.histogram
             )
 
     def run(self, allowed=None):

@@ -207,6 +207,60 @@ def build_histogram(codes, rows, stats, features, cell_offsets, vectors, carry, 
 
 
 @kernel
+def build_sparse_histogram(
+    indptr, entries, cells, rows, stats, total, features, prevailing, cell_offsets, vectors, carry,
+    out,
+):  # fmt: skip
+    """Sum the statistics of some rows into the cells of sparse columns.
+
+    Parameters
+    ----------
+    indptr, entries, cells, features, prevailing : see ``sparse.SparseBlock``.
+    total : (width,) float64 sum of the rows' statistics.
+    rows, stats, cell_offsets, vectors, out : as in ``build_histogram``.
+    carry : (at least the number of cells, width) float64, zeros; left as zeros.
+    """
+    n = rows.shape[0]
+    width = stats.shape[1]
+    flush_count = np.float32(FLUSH_COUNT)
+    flushed = False
+    for number in range(cells.shape[0]):
+        for w in range(width):
+            out[cells[number], w] = 0.0
+    for r in range(n):
+        row = np.uint64(rows[r])
+        ahead = np.int64(rows[min(r + PREFETCH_ROWS, n - 1)])
+        for line in range(0, width, 16):
+            prefetch(stats, ahead * width + line)
+        prefetch(entries, indptr[ahead])
+        for e in range(np.uint64(indptr[row]), np.uint64(indptr[row + np.uint64(1)])):
+            number = np.uint64(entries[e])
+            cell = np.uint64(cells[number])
+            if _add_row(out, cell, stats, row, vectors) >= flush_count:
+                _flush_cell(carry, number, out, cell, vectors)
+                flushed = True
+    if flushed:
+        for number in range(cells.shape[0]):
+            row_carry = carry[number]
+            if row_carry[0] > 0.0:
+                cell = out[cells[number]]
+                for w in range(width):
+                    cell[w] = row_carry[w] + cell[w]
+                    row_carry[w] = 0.0
+    rest = np.empty(width)
+    for j in range(features.shape[0]):
+        for w in range(width):
+            rest[w] = total[w]
+        for cell in range(cell_offsets[features[j]], cell_offsets[features[j] + 1]):
+            if out[cell, 0] > 0.0:
+                for w in range(width):
+                    rest[w] -= out[cell, w]
+        if rest[0] > 0.5:  # counts are whole numbers
+            for w in range(width):
+                out[prevailing[j], w] = rest[w]
+
+
+@kernel
 def subtract_histogram(features, cell_offsets, child, out):
     """Turn a parent's cells (``out``) into those of the child's sibling.
 
