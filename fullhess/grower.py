@@ -346,9 +346,7 @@ class Grower:
             self._build(large, block, scratch, histogram)
         self._find(large, block.features, allowed[large.index], scratch, histogram)
 
-    def _build(
-        self, node: Node, block: Block, scratch: Scratch, out: NDArray[np.float32]
-    ) -> None:
+    def _build(self, node: Node, block: Block, scratch: Scratch, out: NDArray[np.float32]) -> None:
         rows = self._rows[node.begin : node.end]
         self.pool.build(rows, self._stats, node.sums, block, scratch, out)
 

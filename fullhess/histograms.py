@@ -42,6 +42,8 @@ def feature_blocks(
     A cell sums its rows in the same order whatever the block, so that blocks may
     depend on the number of threads.
     """
+    if not len(features):
+        return []
     cells = (cell_offsets[features + 1] - cell_offsets[features]).astype(np.float64)
     by_size = int(np.ceil(cells.sum() * width * 4 / _BLOCK_BYTES))
     n_blocks = max(min(by_size, len(features) // _FEWEST_FEATURES), min(n_threads, len(features)))
@@ -81,7 +83,7 @@ class HistogramPool:
         sparse = np.flatnonzero(self._is_sparse).astype(np.int32)
         self._sparse = [
             SparseBlock.of(binned, part, prevailing[part])
-            for part in (feature_blocks(sparse, self.offsets, layout.width, 1) if len(sparse) else ())
+            for part in feature_blocks(sparse, self.offsets, layout.width, 1)
         ]
         self.in_use = 0
         self._free: list[NDArray[np.float32]] = []
@@ -95,9 +97,8 @@ class HistogramPool:
             for part in self._sparse
         ]
         blocks = [block for block in blocks if len(block.features)]
-        if len(dense):
-            parts = feature_blocks(dense, self.offsets, self.shape[1], n_threads)
-            blocks += [Block(part) for part in parts]
+        parts = feature_blocks(dense, self.offsets, self.shape[1], n_threads)
+        blocks += [Block(part) for part in parts]
         cells = np.diff(self.offsets)
         self.carry_rows = max(
             int(cells[block.features if block.sparse is None else block.sparse.features].sum())
