@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import xgboost
 from numpy.typing import NDArray
 
 from fullhess import FeatureSpace
 
-__all__ = ["encode_categories", "host_version"]
+from .host import AT_LEAST_3_4
+
+__all__ = ["encode_categories"]
 
 # Numbers of the integer types in the format.
 _TYPES = {
@@ -24,11 +25,6 @@ _TYPES = {
     np.dtype(np.int64): 15,
     np.dtype(np.uint64): 16,
 }
-
-
-def host_version() -> tuple[int, ...]:
-    """Major and minor version of the XGBoost in use."""
-    return tuple(int(part) for part in xgboost.__version__.split(".")[:2])
 
 
 def encode_categories(
@@ -81,7 +77,7 @@ def _checked(
                 raise TypeError(
                     f"the categories of feature {name!r} must be strings or integers of one type"
                 )
-        if values.dtype.kind == "u" and values.dtype != np.uint8 and host_version() < (3, 4):
+        if values.dtype.kind == "u" and values.dtype != np.uint8 and not AT_LEAST_3_4:
             raise ValueError(
                 f"XGBoost before 3.4 cannot store the {values.dtype} categories of feature "
                 f"{name!r}; make them signed integers or strings"

@@ -22,12 +22,12 @@ from typing import Any, Literal
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import xgboost
 from numpy.typing import NDArray
 
 from fullhess import Ensemble, FeatureSpace, Tree
 
-from .categories import encode_categories, host_version
+from .categories import encode_categories
+from .host import AT_LEAST_3_4, VERSION, xgboost
 from .host_trees import encode_trees, to_float32
 from .ubjson import Encoded, encode, encode_items
 
@@ -166,7 +166,7 @@ def _encode_model(
             "model": _tree_block(model, cache.encode(trees, model.features, form), categories),
         },
     }
-    return bytearray(encode({"version": [*host_version(), 0], "learner": learner}))
+    return bytearray(encode({"version": [*VERSION, 0], "learner": learner}))
 
 
 def _checked_objective(model: Ensemble, layout: Layout | None, objective: str | None) -> str:
@@ -202,9 +202,7 @@ def _form(model: Ensemble, layout: Layout | None, objective: str) -> _Form:
         return "difference" if model.n_outputs == 2 else "scalar"
     if model.n_outputs == 1:
         return "scalar"
-    loses_categories = host_version() < (3, 4) and any(
-        len(tree.category_values) for tree in model.trees
-    )
+    loses_categories = not AT_LEAST_3_4 and any(len(tree.category_values) for tree in model.trees)
     if layout is None:
         return "scalar" if loses_categories else "vector"
     if layout == "vector" and loses_categories:

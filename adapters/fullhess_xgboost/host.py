@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["AT_LEAST_3_4", "xgboost"]
+__all__ = ["AT_LEAST_3_4", "VERSION", "xgboost"]
 
 _OLDEST = (3, 2)
 _WHAT_TO_DO = "install a supported one with: pip install 'xgboost>=3.2'"
@@ -37,5 +37,7 @@ def check_version(text: str) -> tuple[int, int]:
     return version
 
 
+VERSION = check_version(xgboost.__version__)
+
 #: Since 3.4 vector leaves have categorical splits, statistics in dumps, and SHAP values.
-AT_LEAST_3_4 = check_version(xgboost.__version__) >= (3, 4)
+AT_LEAST_3_4 = VERSION >= (3, 4)

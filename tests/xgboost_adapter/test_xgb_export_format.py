@@ -241,7 +241,7 @@ def test_old_xgboost_gets_scalar_trees_for_categorical_splits(monkeypatch: Any) 
     def n_trees(model: Ensemble, layout: Any = None) -> int:
         return len(to_xgboost(model, layout).get_dump())
 
-    monkeypatch.setattr(export, "host_version", lambda: (3, 2))
+    monkeypatch.setattr(export, "AT_LEAST_3_4", False)
     assert n_trees(model) == 27
     assert n_trees(plain) == len(plain.trees)
     with pytest.warns(UserWarning, match="loses the categorical splits") as caught:
@@ -250,7 +250,7 @@ def test_old_xgboost_gets_scalar_trees_for_categorical_splits(monkeypatch: Any) 
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert n_trees(plain, "vector") == len(plain.trees)
-        monkeypatch.setattr(export, "host_version", lambda: (3, 4))
+        monkeypatch.setattr(export, "AT_LEAST_3_4", True)
         assert n_trees(model) == n_trees(model, "vector") == 9
 
 
