@@ -16,6 +16,7 @@ from .compile import kernel
 from .solve import DIAGONAL, LAPLACIAN, edge_index, packed_index
 
 TINY_CURVATURE = 1e-290
+FLOAT32_ROUNDING = 1e-6  # of the sums of a histogram cell
 MAX_EXPONENT = 500.0  # of a range, so that the bound's exponential stays finite
 CD_TOLERANCE = 1e-10  # of the largest move of a sweep, against the largest value
 CD_WORK = 4e6  # multiplications for one leaf: 500 sweeps up to 90 scores
@@ -69,11 +70,19 @@ def _holds_zero(low, high):
 
 
 @kernel
+def _searched_value(gradient, curvature, reg_alpha, low, high):
+    """``constrained_value`` of float32 sums: a gradient within their rounding of α is none."""
+    if abs(gradient) - reg_alpha < FLOAT32_ROUNDING * reg_alpha:
+        gradient = 0.0
+    return constrained_value(gradient, curvature, reg_alpha, low, high)
+
+
+@kernel
 def solve_constrained_node(k, sums, reg_lambda, reg_alpha, low, high, damped, out):
     """Values (k,) of a node into ``out``; returns its score."""
     for j in range(k):
         a = max(sums[1 + k + j], 0.0) + reg_lambda
-        out[j] = constrained_value(sums[1 + j], a, reg_alpha, low[j], high[j])
+        out[j] = _searched_value(sums[1 + j], a, reg_alpha, low[j], high[j])
     rest = np.zeros_like(sums)
     scalable = _holds_zero(low, high)
     return _score(k, sums, 1.0, rest, out, reg_lambda, reg_alpha, damped, scalable)
@@ -91,10 +100,10 @@ def solve_constrained_pair(
         g_left, h_left = sums[1 + j], max(sums[1 + k + j], 0.0) + reg_lambda
         g_right = total[1 + j] - sums[1 + j]
         h_right = max(total[1 + k + j] - sums[1 + k + j], 0.0) + reg_lambda
-        out_left[j] = constrained_value(g_left, h_left, reg_alpha, low[j], high[j])
-        out_right[j] = constrained_value(g_right, h_right, reg_alpha, low[j], high[j])
+        out_left[j] = _searched_value(g_left, h_left, reg_alpha, low[j], high[j])
+        out_right[j] = _searched_value(g_right, h_right, reg_alpha, low[j], high[j])
         if direction * (out_right[j] - out_left[j]) < 0.0:
-            common = constrained_value(
+            common = _searched_value(
                 g_left + g_right, h_left + h_right, 2.0 * reg_alpha, low[j], high[j]
             )
             out_left[j] = common
