@@ -8,13 +8,14 @@ import io
 import sys
 from collections.abc import Sequence
 
-from . import quickstart, speed
+from . import quickstart, speed, study
 
 __all__ = ["main"]
 
 _COMMANDS = {
     "quickstart": (quickstart, "held-out loss of the true Hessian and of diagonal stand-ins"),
     "speed": (speed, "time and memory of a round, beside XGBoost"),
+    "study": (study, "losses of full gradient boosting on many data sets, after the same search"),
 }
 
 
