@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import data, libraries
+from . import data, libraries, splits
 from .contenders import ALL_DATA, OWN, PEERS, Protocol, draws, full_name
 from .data import Parts
 from .ledger import Ledger
@@ -99,6 +99,8 @@ def run(args: argparse.Namespace) -> int:
     name = "study_quick" if args.quick else "study"
     columns = [field.name for field in fields(Result)]
     ledger = Ledger(directory / f"{name}.csv", columns, KEY)
+    tree_columns = [field.name for field in fields(splits.Tree)]
+    trees = Ledger(directory / f"{name}_trees.csv", tree_columns, ("data",))
     facts = [("Machine", environment_line(environment()))]
     if not args.report_only:
         sets, missing = _load_all(args, protocol)
@@ -106,9 +108,10 @@ def run(args: argparse.Namespace) -> int:
         facts += [("Left out", note) for note in (*missing, *notes)]
         print("\n".join(named_line(*fact) for fact in facts), flush=True)
         _train_all(sets, contenders, protocol, ledger)
-    from .study_report import write_report  # needs matplotlib, which training does not
+        _compare_splits(sets, protocol, trees)
+    from .study_report import write_report
 
-    for path in write_report(ledger.rows, protocol, directory, name, facts):
+    for path in write_report(ledger.rows, trees.rows, protocol, directory, name, facts):
         print(named_line("Written", shown(path)))
     return 0
 
@@ -164,6 +167,16 @@ def _train_all(
                     if (dataset.name, str(seed), name, protocol.key) not in done:
                         ledger.add(vars(search(parts, module, method, protocol, seed)))
                     bar.advance()
+
+
+def _compare_splits(sets: Sequence[data.Dataset], protocol: Protocol, ledger: Ledger) -> None:
+    """Single trees by each curvature, on the first split of every set."""
+    done = ledger.done()
+    for dataset in sets:
+        if (dataset.name,) not in done:
+            parts = data.split(dataset, 0, protocol.rows(dataset.name))
+            for tree in splits.compare_trees(parts):
+                ledger.add(vars(tree))
 
 
 def search(
