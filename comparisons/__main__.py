@@ -8,7 +8,7 @@ import io
 import sys
 from collections.abc import Sequence
 
-from . import paper, quickstart, speed, study
+from . import convergence, literature, paper, quickstart, speed, study
 
 __all__ = ["main"]
 
@@ -17,6 +17,8 @@ _COMMANDS = {
     "speed": (speed, "time and memory of a round, beside XGBoost"),
     "paper": (paper, "the paper's experiments: intercepts, one split, linear regression"),
     "study": (study, "losses of full gradient boosting on many data sets, after the same search"),
+    "convergence": (convergence, "losses by round and second at four learning rates"),
+    "literature": (literature, "test errors on the official splits of the boosting literature"),
 }
 
 

@@ -15,9 +15,7 @@ __all__ = ["ALL_DATA", "BASELINE", "OWN", "PEERS", "Protocol", "draws", "full_na
 FULL = "diag(p) − ppᵀ"
 
 
-def _own(
-    name: str, splits: str = FULL, leaves: str = "exact", **params: Any
-) -> tuple[str, Method]:
+def _own(name: str, splits: str = FULL, leaves: str = "exact", **params: Any) -> tuple[str, Method]:
     return "fullhess", Method(name, f"splits {splits}, leaves {leaves}", params)
 
 

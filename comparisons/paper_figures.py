@@ -16,9 +16,7 @@ from .plots import GREY, PALETTE, clean, heading, save
 
 __all__ = ["draw"]
 
-_COLORS = dict(
-    zip(paper_intercepts.RULES, ("blue", "red", "orange", "pink", "brown"), strict=True)
-)
+_COLORS = dict(zip(paper_intercepts.RULES, ("blue", "red", "orange", "pink", "brown"), strict=True))
 
 
 def draw(

@@ -16,6 +16,7 @@ __all__ = ["FirstColumn", "Split", "compare", "loss_rows", "section", "threshold
 
 Array = NDArray[np.float64]
 CURVATURES = ("true Hessian", "2p(1−p)")
+Model = tuple[str, float | None, Array | None, float]  # name, threshold, leaves, loss
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +44,7 @@ class Split:
     thresholds: Array
     decrease: dict[str, Array]
     chosen: dict[str, float]
-    models: list[tuple[str, float | None, Array | None, float]]
+    models: list[Model]
 
 
 def compare(column: FirstColumn) -> Split:
@@ -58,7 +59,9 @@ def compare(column: FirstColumn) -> Split:
         counts[:, c] = np.cumsum(sorted_y == c)[first[1:] - 1]
     decrease = {name: _decrease(counts, share, len(y), name) for name in CURVATURES}
     chosen = {name: float(thresholds[d.argmax()]) for name, d in decrease.items()}
-    models = [("intercepts only", None, None, _loss(np.log(share)[None].repeat(len(y), 0), y))]
+    models: list[Model] = [
+        ("intercepts only", None, None, _loss(np.log(share)[None].repeat(len(y), 0), y))
+    ]
     models += _xgboost_model(column, share)
     for name, solver in (("one full Newton step", "newton"), ("exact leaves", "exact")):
         models.append(_own_model(column, name, solver))
@@ -90,9 +93,7 @@ def _loss(raw: Array, y: NDArray[np.int32]) -> float:
 _TREE = {"learning_rate": 1.0, "max_depth": 1, "reg_lambda": 0.0, "min_child_weight": 0.0}
 
 
-def _own_model(
-    column: FirstColumn, name: str, solver: str
-) -> tuple[str, float | None, Array | None, float]:
+def _own_model(column: FirstColumn, name: str, solver: str) -> Model:
     X = column.x[:, None]
     binned = fullhess.BinnedMatrix.from_quantiles(X, max_bins=len(np.unique(X)) + 1)
     params = {**_TREE, "leaf_solver": solver, "split_gain": "quadratic", "n_jobs": 1}
@@ -104,9 +105,7 @@ def _own_model(
     return f"fullhess, {name}", threshold, values, _loss(model.predict_raw(X), column.y)
 
 
-def _xgboost_model(
-    column: FirstColumn, share: Array
-) -> list[tuple[str, float | None, Array | None, float]]:
+def _xgboost_model(column: FirstColumn, share: Array) -> list[Model]:
     """XGBoost's own tree, if it is installed."""
     try:
         import xgboost

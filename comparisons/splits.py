@@ -76,15 +76,11 @@ def compare_trees(parts: Parts, rounds: Sequence[int] = ROUNDS) -> list[Tree]:
                 log_loss(model.predict(X), y)
                 for X, y in ((problem.X_train, problem.y_train), (problem.X_valid, problem.y_valid))
             ]
-            found.append(
-                Tree(problem.name, n_rounds, rule, same_feature, same_root, rand, *losses)
-            )
+            found.append(Tree(problem.name, n_rounds, rule, same_feature, same_root, rand, *losses))
     return found
 
 
-def _grow(
-    start: fullhess.Ensemble | None, binned: Any, label: Any, rule: str
-) -> fullhess.Ensemble:
+def _grow(start: fullhess.Ensemble | None, binned: Any, label: Any, rule: str) -> fullhess.Ensemble:
     params = {**_TREE, "split_hessian": rule}
     return fullhess.train(params, binned, label, num_boost_round=1, init_model=start)
 

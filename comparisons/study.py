@@ -8,7 +8,6 @@ import time
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -116,9 +115,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _load_all(
-    args: argparse.Namespace, protocol: Protocol
-) -> tuple[list[data.Dataset], list[str]]:
+def _load_all(args: argparse.Namespace, protocol: Protocol) -> tuple[list[data.Dataset], list[str]]:
     names = args.sets or (QUICK_DATA if args.quick else ALL_DATA)
     sets, missing = [], []
     for name in names:

@@ -124,8 +124,8 @@ def _ranks(found: Findings) -> Figure:
     clean(axes, grid="x")
     heading(
         figure, "Mean ranks, and which of them differ",
-        f"{_scope(found)}; bars at the right join methods whose ranks differ by less than the "
-        f"critical distance {distance:.1f} (Nemenyi, 5 %)",
+        f"{len(found.loss.sets)} data sets; bars at the right join ranks that differ by less than "
+        f"{distance:.1f}, the critical distance of Nemenyi's test (5 %)",
     )  # fmt: skip
     return figure
 

@@ -30,7 +30,8 @@ MAX_FULL = 16  # classes up to which split_hessian="auto" is the full matrix
 class Question:
     """Two methods of ours that differ in one thing.
 
-    ``splits`` marks questions about splits, which more than 16 classes cannot answer.
+    ``splits`` marks questions about splits. They are asked of data sets of at most 16
+    classes, since the default splits by the diagonal beyond.
     """
 
     text: str
@@ -40,15 +41,16 @@ class Question:
 
 
 QUESTIONS = (
-    Question("full-Hessian splits, leaves by one 2p(1−p) step",
-             "full splits, 2p(1−p) leaves", "2p(1−p)"),
+    Question("full-Hessian instead of 2p(1−p) splits, leaves by one 2p(1−p) step",
+             "full splits, 2p(1−p) leaves", "2p(1−p)", True),
     Question("full-Hessian instead of 2p(1−p) splits, leaves by one full step",
              "full, Newton step", "2p(1−p) splits, full Newton step", True),
     Question("full-Hessian instead of 2p(1−p) splits, exact leaves",
              "quadratic gain", "2p(1−p) splits, exact leaves", True),
     Question("full-Hessian instead of p(1−p) splits, exact leaves", "default", "p(1−p) splits",
              True),
-    Question("the same with the path prior", "path prior", "p(1−p) splits, path prior", True),
+    Question("full-Hessian instead of p(1−p) splits, exact leaves, path prior",
+             "path prior", "p(1−p) splits, path prior", True),
     Question("leaves by one full instead of one 2p(1−p) step, 2p(1−p) splits",
              "2p(1−p) splits, full Newton step", "2p(1−p)"),
     Question("exact leaves instead of one full step, full splits",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -10,7 +11,7 @@ from .contenders import Protocol
 from .study_stats import Contrast
 
 if TYPE_CHECKING:
-    from .study_report import Findings
+    from .study_report import Findings, Question
 
 __all__ = ["answer", "protocol_words", "verdict"]
 
@@ -29,9 +30,8 @@ def verdict(c: Contrast) -> str:
 
 def answer(found: Findings) -> list[str]:
     """The paper's question, the parts, and where we stand among the peers."""
-    about_splits = [(q, c) for q, c in found.questions if "splits" in q.text.split(",")[0]
-                    or "the same" in q.text]  # fmt: skip
-    others = [(q, c) for q, c in found.questions if (q, c) not in about_splits]
+    about_splits = [(q, c) for q, c in found.questions if q.splits]
+    others = [(q, c) for q, c in found.questions if not q.splits]
     parts = [
         "## The paper's question",
         'The paper leaves open "whether the splits would show large differences" between the '
@@ -49,8 +49,8 @@ def answer(found: Findings) -> list[str]:
     return [*parts, *_standing(found)]
 
 
-def _listed(questions: list[tuple[object, Contrast]] | object) -> str:
-    return "\n".join(f"* {q.text}: {verdict(c)};" for q, c in questions)  # type: ignore[attr-defined]
+def _listed(questions: Sequence[tuple[Question, Contrast]]) -> str:
+    return "\n".join(f"* {question.text}: {verdict(c)};" for question, c in questions)
 
 
 def _single_trees(found: Findings) -> list[str]:

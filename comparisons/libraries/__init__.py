@@ -159,7 +159,8 @@ class RoundLog:
         return self.patience is not None and self._waited >= self.patience
 
     def finish(self, library: str, version: str, method: Method, model: Any) -> Run:
-        return Run(library, version, method, *np.array(self.rows, np.float64).T, model)
+        train_loss, loss, error, seconds, cpu = np.array(self.rows, np.float64).T
+        return Run(library, version, method, train_loss, loss, error, seconds, cpu, model)
 
 
 def find(names: Mapping[str, str] = MODULES) -> tuple[list[ModuleType], list[str]]:

@@ -62,8 +62,8 @@ class _Recorder:
 
     def after_iteration(self, info: Any) -> bool:
         """Whether to go on, as CatBoost asks it."""
-        losses = [info.metrics[part]["MultiClass"][-1] for part in ("learn", "validation")]
-        stop = self.log.end(*losses, np.nan)
+        train, valid = (info.metrics[part]["MultiClass"][-1] for part in ("learn", "validation"))
+        stop = self.log.end(train, valid, np.nan)
         self.log.begin()
         return not stop
 

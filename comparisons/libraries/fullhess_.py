@@ -15,7 +15,16 @@ import fullhess
 from ..problems import Problem
 from . import Method, OnRound, RoundLog, Run, Settings
 
-__all__ = ["DEFAULT", "LIBRARY", "METHODS", "bin_data", "compile_kernels", "predict", "size", "train"]
+__all__ = [
+    "DEFAULT",
+    "LIBRARY",
+    "METHODS",
+    "bin_data",
+    "compile_kernels",
+    "predict",
+    "size",
+    "train",
+]
 
 LIBRARY = "fullhess"
 TRUE_HESSIAN = "diag(p) − ppᵀ"
@@ -42,9 +51,7 @@ def bin_data(
     problem: Problem, max_bin: int = 255, n_jobs: int = 1
 ) -> tuple[fullhess.BinnedMatrix, fullhess.BinnedMatrix]:
     """Training and held-out rows in the same bins."""
-    binned = fullhess.BinnedMatrix.from_quantiles(
-        problem.X_train, max_bins=max_bin, n_jobs=n_jobs
-    )
+    binned = fullhess.BinnedMatrix.from_quantiles(problem.X_train, max_bins=max_bin, n_jobs=n_jobs)
     return binned, binned.binning.encode(problem.X_valid, n_jobs=n_jobs)
 
 
