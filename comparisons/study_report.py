@@ -15,7 +15,7 @@ from .report import markdown_table
 from .study_stats import Contrast, Table, complete, contrast, holm, mean_ranks, tabulate
 from .study_words import answer, protocol_words
 
-__all__ = ["QUESTIONS", "Findings", "find", "write_report"]
+__all__ = ["QUESTIONS", "Findings", "find", "report_text", "write_report"]
 
 Rows = Sequence[Mapping[str, str]]
 MEASURES = (
@@ -134,7 +134,7 @@ def write_report(
         raise SystemExit(f"no split is finished by all methods in {directory / name}.csv")
     found = find(rows, trees)
     report, by_set = directory / f"{name}.md", directory / f"{name}_by_set.csv"
-    report.write_text(_report(found, rows, protocol, name, facts), encoding="utf-8")
+    report.write_text(report_text(found, rows, protocol, name, facts), encoding="utf-8")
     with by_set.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows(_by_set_rows(found))
     written = [report, by_set]
@@ -146,13 +146,14 @@ def write_report(
     return written + draw(found, directory, name)
 
 
-def _report(
+def report_text(
     found: Findings,
     rows: Rows,
     protocol: Protocol,
     name: str,
     facts: Sequence[tuple[str, str]],
 ) -> str:
+    """The report in Markdown."""
     versions = {row["method"]: row["version"] for row in rows}
     trees = splits.summary(found.trees) if found.trees else []
     sections = [
