@@ -198,6 +198,26 @@ def reversal_table(rows: Sequence[dict[str, str]]) -> list[list[str]]:
     return table
 
 
+def _lowest_table(rows: Sequence[dict[str, str]], data_name: str) -> list[list[str]]:
+    """The lowest validation loss by method, λ and rate; the lowest of a column is bold."""
+    here = [row for row in rows if row["data"] == data_name]
+    columns = list(dict.fromkeys((row["reg_lambda"], row["learning_rate"]) for row in here))
+    methods = list(dict.fromkeys(row["method"] for row in here))
+    low: dict[tuple[str, tuple[str, str]], float] = {}
+    for row in here:
+        key = row["method"], (row["reg_lambda"], row["learning_rate"])
+        low[key] = min(float(row["valid_loss"]), low.get(key, float("inf")))
+    best = {column: min(low[method, column] for method in methods) for column in columns}
+    table = [["method", *(f"λ = {lam}, rate {rate}" for lam, rate in columns)]]
+    for method in methods:
+        cells = [
+            f"**{low[method, c]:.4f}**" if low[method, c] == best[c] else f"{low[method, c]:.4f}"
+            for c in columns
+        ]
+        table.append([method, *cells])
+    return table
+
+
 def _curves(rows: Sequence[dict[str, str]]) -> dict[tuple[str, str, str, str], np.ndarray]:
     """Training losses by data set, method, λ and rate."""
     lists: dict[tuple[str, str, str, str], list[float]] = {}
@@ -223,10 +243,8 @@ def _write_report(
     rounds: int,
 ) -> Path:
     sets = list(dict.fromkeys(row["data"] for row in rows))
-    pictures = "\n\n".join(
-        f"![{data_name}]({name}_{i}_{kind}.svg)"
-        for i, data_name in enumerate(sets)
-        for kind in ("rounds", "seconds")
+    lowest = "\n\n".join(
+        f"{data_name}:\n\n{markdown_table(_lowest_table(rows, data_name))}" for data_name in sets
     )
     versions = ", ".join(sorted({f"{r['method'].split()[0]} {r['version']}" for r in rows}))
     text = f"""# Convergence
@@ -244,7 +262,12 @@ defaults and with the path prior; the single steps ("Newton step", p(1−p)) pro
 
 {markdown_table(table)}
 
-{pictures}
+## Lowest validation loss of all rounds
+
+{lowest}
+
+The figures, by rounds and by processor seconds, are drawn beside this file as
+`{name}_*_rounds` and `{name}_*_seconds` (PNG and SVG).
 """
     path = directory / f"{name}.md"
     path.write_text(text, encoding="utf-8")

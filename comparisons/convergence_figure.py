@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 from matplotlib.figure import Figure
+from matplotlib.ticker import LogLocator
 
 from .plots import PALETTE, clean, heading, save
 
@@ -49,6 +50,8 @@ def _figure(rows: Sequence[dict[str, str]], data: str, kind: str) -> Figure:
             chosen = [r for r in rows
                       if (r["reg_lambda"], r["learning_rate"]) == (reg_lambda, rate)]  # fmt: skip
             _panel(axes, chosen, column, loss)
+        low = min(float(r[loss]) for r in rows if r["reg_lambda"] == reg_lambda)
+        line[0].set_ylim(max(0.7 * low, 1e-4), 4.0)
     for rate, axes in zip(rates, grid[0], strict=True):
         axes.set_title(f"learning rate {rate}", fontsize=11)
     for axes in grid[-1]:
@@ -72,10 +75,10 @@ def _panel(axes: Any, rows: Sequence[dict[str, str]], column: str, loss: str) ->
         axes.plot(np.maximum(x, 1e-3), np.maximum(y, 1e-4), label=method, **style)
     axes.set_xscale("log")
     axes.set_yscale("log")
-    axes.set_ylim(*((1e-4, 4.0) if loss == "train_loss" else (0.03, 4.0)))
     if column == "round":
         axes.set_xticks([r for r in (1, 2, 5, 10, 20, 50, 100) if r <= max(x.max(), 2)])
     axes.xaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0), numticks=7))
     axes.yaxis.set_major_formatter("{x:g}")
     axes.minorticks_off()
     clean(axes)
