@@ -86,7 +86,7 @@ class Protocol:
     """
 
     n_draws: int = 3
-    seeds: tuple[int, ...] = (0, 1, 2)
+    seeds: tuple[int, ...] = (0, 1, 2, 3)
     rounds: int = 100
     patience: int = 10
     max_bin: int = 64

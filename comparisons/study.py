@@ -76,7 +76,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--methods", nargs="+", metavar="NAME", help="methods by full name (default: all)"
     )
     parser.add_argument(
-        "--seeds", type=positive, metavar="N", help="splits of every set (default 3)"
+        "--seeds", type=positive, metavar="N", help="splits of every set (default 4)"
     )
     parser.add_argument(
         "--quick", action="store_true", help="three embedded sets and few rounds, to see it work"
