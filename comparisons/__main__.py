@@ -8,13 +8,17 @@ import io
 import sys
 from collections.abc import Sequence
 
-from . import quickstart, speed
+from . import convergence, literature, paper, quickstart, speed, study
 
 __all__ = ["main"]
 
 _COMMANDS = {
     "quickstart": (quickstart, "held-out loss of the true Hessian and of diagonal stand-ins"),
     "speed": (speed, "time and memory of a round, beside XGBoost"),
+    "paper": (paper, "the paper's experiments: intercepts, one split, linear regression"),
+    "study": (study, "losses of full gradient boosting on many data sets, after the same search"),
+    "convergence": (convergence, "losses by round and second at four learning rates"),
+    "literature": (literature, "test errors on the official splits of the boosting literature"),
 }
 
 

@@ -16,11 +16,13 @@ class ProgressBar:
 
     Parameters
     ----------
-    total : rounds of all trainings.
+    total : rounds of all trainings, or other units of work.
+    unit : what is counted.
     """
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int, unit: str = "round") -> None:
         self.total = total
+        self.unit = unit
         self.done = 0
         self._bar: Any = None
 
@@ -29,7 +31,7 @@ class ProgressBar:
             from tqdm import tqdm
         except ImportError:
             return self
-        self._bar = tqdm(total=self.total, unit="round", leave=False, dynamic_ncols=True)
+        self._bar = tqdm(total=self.total, unit=self.unit, leave=False, dynamic_ncols=True)
         return self
 
     def __exit__(
@@ -44,7 +46,7 @@ class ProgressBar:
     def start(self, name: str) -> None:
         """Say which training begins."""
         if self._bar is None:
-            print(f"{name} (round {self.done} of {self.total})", file=sys.stderr, flush=True)
+            print(f"{name} ({self.unit} {self.done} of {self.total})", file=sys.stderr, flush=True)
         else:
             self._bar.set_description_str(name, refresh=True)
 

@@ -14,6 +14,7 @@ from typing import Any
 __all__ = [
     "environment",
     "environment_line",
+    "markdown_table",
     "named_line",
     "output_directory",
     "shown",
@@ -47,6 +48,15 @@ def text_table(rows: Sequence[Sequence[str] | None], left: int = 1) -> str:
             ]
             lines.append(" ".join(cells).rstrip())
     return "\n".join(lines)
+
+
+def markdown_table(rows: Sequence[Sequence[str]]) -> str:
+    """Rows of text as a table in Markdown; the first row is the heading.
+
+    A bar within a cell, as in |p − y|, would end it and is escaped.
+    """
+    lines = ["| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |" for row in rows]
+    return "\n".join([lines[0], "|" + "---|" * len(rows[0]), *lines[1:]])
 
 
 def environment() -> dict[str, Any]:

@@ -50,7 +50,8 @@ def test_help_lists_the_commands():
         [sys.executable, "-m", "comparisons", "--help"],
         cwd=ROOT, capture_output=True, encoding="utf-8", timeout=120, check=True,
     )  # fmt: skip
-    assert "quickstart" in done.stdout and "speed" in done.stdout
+    for command in ("quickstart", "speed", "paper", "study", "convergence", "literature"):
+        assert command in done.stdout
 
 
 def test_quickstart_writes_figure_curves_and_model(quick):
@@ -131,7 +132,7 @@ def test_bad_option_is_refused_before_any_work(options, capsys):
 
 def test_rises_count_rounds_that_raise_the_training_loss():
     train_loss = np.array([1.0, 0.5, 0.6, 0.6, 0.4, 0.41])
-    run = Run("x", "1", Method("m", "c"), train_loss, train_loss, train_loss, train_loss, None)
+    run = Run("x", "1", Method("m", "c"), *[train_loss] * 5, None)
     assert run.rises == 2
     assert run.best == 4
 
@@ -139,7 +140,7 @@ def test_rises_count_rounds_that_raise_the_training_loss():
 def test_table_marks_the_lowest_loss_of_each_round():
     def run(name, loss):
         loss = np.array(loss)
-        return Run("x", "1", Method(name, "c"), loss, loss, loss, loss, None)
+        return Run("x", "1", Method(name, "c"), *[loss] * 5, None)
 
     table = quickstart.loss_table([run("one", [1.0, 0.5]), run("two", [0.9, 0.7])])
     one, two = (next(r for r in table.splitlines() if f" {n} " in r) for n in ("one", "two"))

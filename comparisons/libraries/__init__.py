@@ -3,6 +3,8 @@
 A module has ``LIBRARY`` (its name as people write it), ``METHODS`` and
 
     train(problem, settings, method, on_round) -> Run
+    predict(run, X) -> (n, n_classes) probabilities at the best round
+    size(run) -> (leaves, bytes) of the model up to the best round
 
 It imports its library when it is itself imported, so that ``find`` can name the
 libraries that are not installed and leave them out.
@@ -20,9 +22,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["MODULES", "Method", "RoundLog", "Run", "Settings", "find"]
+__all__ = ["FURTHER_MODULES", "MODULES", "Method", "RoundLog", "Run", "Settings", "find"]
 
 MODULES = {"fullhess": "fullhess_", "XGBoost": "xgboost_", "LightGBM": "lightgbm_"}
+FURTHER_MODULES = {
+    "scikit-learn": "sklearn_",
+    "CatBoost": "catboost_",
+    "ChimeraBoost": "chimeraboost_",
+}
 
 OnRound = Callable[[float], None]  # called with the held-out loss after every round
 
@@ -34,6 +41,8 @@ class Settings:
     ``min_child_weight`` bounds curvature, which every rule measures on a scale of its
     own: the same number binds the true Hessian twice as hard as 2p(1-p). LightGBM's
     small default hardly binds at all and leaves the comparison to the curvature.
+
+    With ``patience``, training stops after so many rounds without a lower held-out loss.
     """
 
     rounds: int = 60
@@ -42,6 +51,19 @@ class Settings:
     reg_lambda: float = 1.0
     min_child_weight: float = 1e-3
     n_jobs: int = 1
+    subsample: float = 1.0
+    colsample_bytree: float = 1.0
+    max_bin: int = 255
+    patience: int | None = None
+    seed: int = 0
+
+    def min_samples_leaf(self, n_classes: int) -> int:
+        """Rows that hold ``min_child_weight`` while all classes are equally probable.
+
+        For libraries that bound the rows of a leaf, not its curvature: a row's mean of
+        p(1-p) over k classes is then (k - 1)/k².
+        """
+        return max(1, round(self.min_child_weight * n_classes**2 / (n_classes - 1)))
 
     def __str__(self) -> str:
         return (
@@ -77,8 +99,11 @@ class Run:
     library, version, method : who trained.
     train_loss, loss : mean log-loss of the training rows and of the held-out rows.
     error : share of the held-out rows that are classified wrongly.
-    seconds : time of a round, with its evaluation on both sets of rows.
+    seconds, cpu_seconds : time of a round on the clock and of the processor, with its
+        evaluation on both sets of rows.
     model : as the library returns it.
+
+    NaN stands for what a library does not tell.
     """
 
     library: str
@@ -88,6 +113,7 @@ class Run:
     loss: NDArray[np.float64]
     error: NDArray[np.float64]
     seconds: NDArray[np.float64]
+    cpu_seconds: NDArray[np.float64]
     model: Any
 
     @property
@@ -107,35 +133,47 @@ class Run:
 
 
 class RoundLog:
-    """Collects the rounds of one training; the libraries' callbacks feed it."""
+    """Collects the rounds of one training; the libraries' callbacks feed it.
 
-    def __init__(self, on_round: OnRound) -> None:
+    It also decides when to stop early, so that the rule is the same for all.
+    """
+
+    def __init__(self, on_round: OnRound, patience: int | None = None) -> None:
         self.on_round = on_round
-        self.rows: list[tuple[float, float, float, float]] = []
-        self._began = 0.0
+        self.patience = patience
+        self.rows: list[tuple[float, float, float, float, float]] = []
+        self._lowest, self._waited = float("inf"), 0
+        self._began = self._cpu_began = 0.0
 
     def begin(self) -> None:
-        self._began = time.perf_counter()
+        self._began, self._cpu_began = time.perf_counter(), time.process_time()
 
-    def end(self, train_loss: float, loss: float, error: float) -> None:
+    def end(self, train_loss: float, loss: float, error: float) -> bool:
+        """Note a finished round; whether training should stop."""
         seconds = time.perf_counter() - self._began
-        self.rows.append((train_loss, loss, error, seconds))
+        cpu_seconds = time.process_time() - self._cpu_began
+        self.rows.append((train_loss, loss, error, seconds, cpu_seconds))
         self.on_round(loss)
+        self._waited = 0 if loss < self._lowest else self._waited + 1
+        self._lowest = min(loss, self._lowest)
+        return self.patience is not None and self._waited >= self.patience
 
     def finish(self, library: str, version: str, method: Method, model: Any) -> Run:
-        train_loss, loss, error, seconds = np.array(self.rows, np.float64).T
-        return Run(library, version, method, train_loss, loss, error, seconds, model)
+        train_loss, loss, error, seconds, cpu = np.array(self.rows, np.float64).T
+        return Run(library, version, method, train_loss, loss, error, seconds, cpu, model)
 
 
-def find() -> tuple[list[ModuleType], list[str]]:
+def find(names: Mapping[str, str] = MODULES) -> tuple[list[ModuleType], list[str]]:
     """Modules of the libraries that can be imported, and a note on each one left out."""
     modules, notes = [], []
-    for library, name in MODULES.items():
+    for library, name in names.items():
         try:
             modules.append(importlib.import_module(f"{__name__}.{name}"))
         except ImportError as error:
+            command = 'pip install -e ".[compare]"'
+            if name in FURTHER_MODULES.values():
+                command = f"pip install {library.lower()}"
             notes.append(
-                f"{library}, since it cannot be imported ({error}); to compare with it: "
-                'pip install -e ".[compare]"'
+                f"{library}, since it cannot be imported ({error}); to compare with it: {command}"
             )
     return modules, notes

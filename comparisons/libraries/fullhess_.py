@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+import tempfile
 import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import fullhess
 
 from ..problems import Problem
 from . import Method, OnRound, RoundLog, Run, Settings
 
-__all__ = ["DEFAULT", "LIBRARY", "METHODS", "bin_data", "compile_kernels", "train"]
+__all__ = [
+    "DEFAULT",
+    "LIBRARY",
+    "METHODS",
+    "bin_data",
+    "compile_kernels",
+    "predict",
+    "size",
+    "train",
+]
 
 LIBRARY = "fullhess"
 TRUE_HESSIAN = "diag(p) − ppᵀ"
@@ -35,16 +47,18 @@ METHODS = (
 )
 
 
-def bin_data(problem: Problem) -> tuple[fullhess.BinnedMatrix, fullhess.BinnedMatrix]:
+def bin_data(
+    problem: Problem, max_bin: int = 255, n_jobs: int = 1
+) -> tuple[fullhess.BinnedMatrix, fullhess.BinnedMatrix]:
     """Training and held-out rows in the same bins."""
-    binned = fullhess.BinnedMatrix.from_quantiles(problem.X_train)
-    return binned, binned.binning.encode(problem.X_valid)
+    binned = fullhess.BinnedMatrix.from_quantiles(problem.X_train, max_bins=max_bin, n_jobs=n_jobs)
+    return binned, binned.binning.encode(problem.X_valid, n_jobs=n_jobs)
 
 
 def train(problem: Problem, settings: Settings, method: Method, on_round: OnRound) -> Run:
     """One training with its curves; the problem is binned anew each time."""
-    binned, valid = bin_data(problem)
-    log = RoundLog(on_round)
+    binned, valid = bin_data(problem, settings.max_bin, settings.n_jobs)
+    log = RoundLog(on_round, settings.patience)
     model = fullhess.train(
         {
             "objective": "softmax",
@@ -52,6 +66,9 @@ def train(problem: Problem, settings: Settings, method: Method, on_round: OnRoun
             "max_depth": settings.max_depth,
             "reg_lambda": settings.reg_lambda,
             "min_child_weight": settings.min_child_weight,
+            "subsample": settings.subsample,
+            "colsample_bytree": settings.colsample_bytree,
+            "random_state": settings.seed,
             "n_jobs": settings.n_jobs,
             **method.params,
         },
@@ -75,9 +92,24 @@ class _Recorder(fullhess.Callback):
     def before_iteration(self, state: fullhess.TrainingState) -> None:
         self.log.begin()
 
-    def after_iteration(self, state: fullhess.TrainingState) -> None:
+    def after_iteration(self, state: fullhess.TrainingState) -> bool:
         train, valid = state.history["train"], state.history["valid"]
-        self.log.end(train["log_loss"][-1], valid["log_loss"][-1], valid["error"][-1])
+        return self.log.end(train["log_loss"][-1], valid["log_loss"][-1], valid["error"][-1])
+
+
+def predict(run: Run, X: NDArray[Any]) -> NDArray[Any]:
+    """Probabilities at the best round."""
+    return np.asarray(run.model[: run.best + 1].predict(X, n_jobs=1))
+
+
+def size(run: Run) -> tuple[int, int]:
+    """Leaves and bytes of the model up to the best round."""
+    model = run.model[: run.best + 1]
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model"
+        model.save(path)
+        n_bytes = path.stat().st_size
+    return sum(tree.n_leaves for tree in model.trees), n_bytes
 
 
 def compile_kernels(n_classes: int, methods: list[dict[str, Any]]) -> float:

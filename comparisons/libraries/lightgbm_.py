@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import lightgbm
+import numpy as np
+from numpy.typing import NDArray
 
 from ..problems import Problem
 from . import Method, OnRound, RoundLog, Run, Settings
 
-__all__ = ["LIBRARY", "METHODS", "train"]
+__all__ = ["LIBRARY", "METHODS", "predict", "size", "train"]
 
 LIBRARY = "LightGBM"
 METHODS = (Method("one tree per class", "p(1−p)k/(k−1)"),)
@@ -19,9 +21,12 @@ _DATA_PARAMS = {"min_data_in_bin": 1, "feature_pre_filter": False, "verbosity": 
 
 def train(problem: Problem, settings: Settings, method: Method, on_round: OnRound) -> Run:
     """One training with its curves."""
-    data = lightgbm.Dataset(problem.X_train, problem.y_train, params=_DATA_PARAMS)
-    valid = lightgbm.Dataset(problem.X_valid, problem.y_valid, reference=data, params=_DATA_PARAMS)
-    log = RoundLog(on_round)
+    data_params = {
+        **_DATA_PARAMS, "max_bin": settings.max_bin, "num_threads": settings.n_jobs,
+    }  # fmt: skip
+    data = lightgbm.Dataset(problem.X_train, problem.y_train, params=data_params)
+    valid = lightgbm.Dataset(problem.X_valid, problem.y_valid, reference=data, params=data_params)
+    log = RoundLog(on_round, settings.patience)
     model = lightgbm.train(
         {
             "objective": "multiclass",
@@ -32,9 +37,12 @@ def train(problem: Problem, settings: Settings, method: Method, on_round: OnRoun
             "lambda_l2": settings.reg_lambda,
             "min_sum_hessian_in_leaf": settings.min_child_weight,
             "min_data_in_leaf": 1,
-            "num_threads": settings.n_jobs,
+            "bagging_fraction": settings.subsample,
+            "bagging_freq": 1,
+            "feature_fraction": settings.colsample_bytree,
+            "seed": settings.seed,
             "metric": ["multi_logloss", "multi_error"],
-            **_DATA_PARAMS,
+            **data_params,
             **method.params,
         },
         data,
@@ -52,11 +60,25 @@ def _recorders(log: RoundLog) -> list[Any]:
 
     def end(env: Any) -> None:
         value = {(item[0], item[1]): item[2] for item in env.evaluation_result_list}
-        log.end(
+        stop = log.end(
             value["train", "multi_logloss"],
             value["valid", "multi_logloss"],
             value["valid", "multi_error"],
         )
+        if stop:
+            raise lightgbm.callback.EarlyStopException(env.iteration, env.evaluation_result_list)
 
     begin.before_iteration = True  # type: ignore[attr-defined]
     return [begin, end]
+
+
+def predict(run: Run, X: NDArray[Any]) -> NDArray[Any]:
+    """Probabilities at the best round."""
+    return np.asarray(run.model.predict(X, num_iteration=run.best + 1, num_threads=1))
+
+
+def size(run: Run) -> tuple[int, int]:
+    """Leaves and bytes of the model up to the best round."""
+    text = run.model.model_to_string(num_iteration=run.best + 1)
+    leaves = [line for line in text.splitlines() if line.startswith("num_leaves=")]
+    return sum(int(line.partition("=")[2]) for line in leaves), len(text.encode())

@@ -1,0 +1,77 @@
+"""The committed reports say what the tables beside them say."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from comparisons.contenders import Protocol
+from comparisons.convergence import reversal_table
+from comparisons.literature import error_table
+from comparisons.report import markdown_table
+from comparisons.study_report import find, report_text
+
+RESULTS = Path(__file__).resolve().parent.parent / "comparisons" / "results"
+
+
+def table(name):
+    with (RESULTS / f"{name}.csv").open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def text(name):
+    return (RESULTS / f"{name}.md").read_text(encoding="utf-8")
+
+
+def test_the_study_reports_its_table():
+    """``python -m comparisons study --report-only --output comparisons/results`` makes it so."""
+    protocol = Protocol()
+    rows = [row for row in table("study") if row["protocol"] == protocol.key]
+    found = find(rows, table("study_trees"))
+    expected = report_text(found, rows, protocol, "study", [])
+    facts = ("* Machine:", "* Left out:")
+    kept = [line for line in text("study").splitlines() if not line.startswith(facts)]
+    assert [x for x in kept if x] == [x for x in expected.splitlines() if x]
+
+
+def test_the_study_has_enough_real_sets_and_splits():
+    rows = table("study")
+    seeds = {}
+    for row in rows:
+        seeds.setdefault((row["data"], row["method"]), set()).add(row["seed"])
+    assert len({data for data, _ in seeds} - {"wine", "digits", "poker"}) >= 12
+    assert min(len(found) for found in seeds.values()) >= 3
+
+
+def test_our_steps_with_a_proof_never_raised_the_training_loss():
+    promised = {"fullhess default", "fullhess path prior", "fullhess quadratic gain"}
+    rows = [row for row in table("study") if row["method"] in promised]
+    assert rows and all(float(row["search_rises"]) == 0.0 for row in rows)
+
+
+def test_convergence_reports_its_table_and_none_of_our_defaults_rises():
+    rows = table("convergence")
+    reversals = reversal_table(rows)
+    assert markdown_table(reversals) in text("convergence")
+    by_method = {row[0]: row[1:] for row in reversals[1:]}
+    for method in ("fullhess default", "fullhess path prior"):
+        assert set(by_method[method]) == {"0"}
+    assert any(cell != "0" for row in reversals[1:] for cell in row[1:])
+
+
+def test_literature_reports_its_table():
+    assert markdown_table(error_table(table("literature"), [])) in text("literature")
+
+
+def test_paper_reports_its_losses():
+    losses = [float(row["multinomial loss"]) for row in table("paper_losses")
+              if row["multinomial loss"]]  # fmt: skip
+    assert losses == sorted(losses, reverse=True)
+    assert all(f"{loss:.2f}" in text("paper") for loss in losses)
+    thresholds = table("paper_thresholds")
+    for name in ("decrease, true Hessian", "decrease, 2p(1−p)"):
+        best = np.argmax([float(row[name]) for row in thresholds])
+        assert float(thresholds[best]["threshold"]) == pytest.approx(2480.5)
