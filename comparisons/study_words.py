@@ -153,5 +153,5 @@ trees have no minimum child weight, its other trees and scikit-learn's bound the
 many as hold that weight while all classes are equally probable; ChimeraBoost scales the temperature
 of its probabilities on the validation rows and, from 2000 rows on (poker alone), adds products and
 differences of columns, which is what makes it so much better there; the same minimum child weight
-binds the true Hessian twice as hard as 2p(1−p). The budget is small and so are the training sets; larger ones may
-order the methods otherwise."""
+binds the true Hessian twice as hard as 2p(1−p). The budget is small and so are the training sets;
+larger ones may order the methods otherwise."""
