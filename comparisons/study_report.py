@@ -165,9 +165,9 @@ def report_text(
         "## All methods",
         markdown_table(_overall(found, versions)),
         f"Ratios are geometric means over the data sets of the test log-loss beside {BASELINE}, "
-        "with 95 % intervals of a bootstrap over data sets; below 1 is better. Won and lost count "
-        "data sets (means over the splits). CPU is the processor time of the chosen training as a "
-        "ratio in the same way; rounds, leaves and kB are medians. Rises: rounds that raised the "
+        "with 95 % intervals of a bootstrap over data sets, and medians; below 1 is better. Won "
+        "and lost count data sets (means over the splits). CPU is the processor time of the "
+        "chosen training as a ratio in the same way; rounds, leaves and kB are medians. Rises: rounds that raised the "
         "training loss, in all trainings of the searches that take all rows.",
         f"![Ratios]({name}_ratios.svg)\n\n![Ranks]({name}_ranks.svg)",
         "## Our default and our path prior against every peer",
@@ -193,8 +193,8 @@ def report_text(
 
 
 def _overall(found: Findings, versions: Mapping[str, str]) -> list[list[str]]:
-    table = [["method", "version", "curvature", "mean rank", "log-loss, ratio", "95 %", "won–lost",
-              "CPU, ratio", "rounds", "leaves", "kB", "rises"]]  # fmt: skip
+    table = [["method", "version", "curvature", "mean rank", "log-loss, ratio", "95 %", "median",
+              "won–lost", "CPU, ratio", "rounds", "leaves", "kB", "rises"]]  # fmt: skip
     cpu = found.tables["train_cpu"]
     base = cpu.methods.index(found.to_baseline[0].second)
     order = np.argsort([c.ratio for c in found.to_baseline])
@@ -207,29 +207,35 @@ def _overall(found: Findings, versions: Mapping[str, str]) -> list[list[str]]:
         told = "not told" if np.isnan(rises).all() else f"{np.nansum(rises):.0f}"
         table.append([
             c.first, versions[c.first], CURVATURE[c.first], f"{found.ranks[i]:.1f}",
-            f"{c.ratio:.3f}", f"{c.low:.3f}–{c.high:.3f}", f"{c.wins}–{c.losses}",
+            *_numbers(c),
             f"{seconds:.2f}", f"{middle['rounds']:.0f}", f"{middle['leaves']:.0f}", f"{size:.0f}",
             told,
         ])  # fmt: skip
     return table
 
 
+def _numbers(c: Contrast) -> list[str]:
+    """Ratio, interval, median, and data sets won and lost."""
+    interval, score = f"{c.low:.3f}–{c.high:.3f}", f"{c.wins}–{c.losses}"
+    return [f"{c.ratio:.3f}", interval, f"{c.median:.3f}", score]
+
+
 def _contrast_rows(contrasts: Sequence[Contrast]) -> list[list[str]]:
-    table = [["ours", "peer", "log-loss, ratio", "95 %", "won–lost", "p"]]
+    table = [["ours", "peer", "log-loss, ratio", "95 %", "median", "won–lost", "p"]]
     table += [
-        [c.first, c.second, f"{c.ratio:.3f}", f"{c.low:.3f}–{c.high:.3f}", f"{c.wins}–{c.losses}",
-         f"{c.p:.3f}"]
+        [c.first, c.second, *_numbers(c), f"{c.p:.3f}"]
         for c in contrasts
     ]  # fmt: skip
     return table
 
 
 def _question_rows(found: Findings) -> list[list[str]]:
-    table = [["what changes", "first", "second", "log-loss, ratio", "95 %", "won–lost", "p"]]
+    table = [
+        ["what changes", "first", "second", "log-loss, ratio", "95 %", "median", "won–lost", "p"]
+    ]
     for question, c in found.questions:
         table.append([
-            question.text, question.first, question.second, f"{c.ratio:.3f}",
-            f"{c.low:.3f}–{c.high:.3f}", f"{c.wins}–{c.losses}", f"{c.p:.3f}",
+            question.text, question.first, question.second, *_numbers(c), f"{c.p:.3f}",
         ])  # fmt: skip
     return table
 

@@ -142,6 +142,7 @@ def test_contrast_is_the_geometric_mean_over_data_sets_of_paired_ratios():
     assert found.ratio == pytest.approx(np.sqrt(x * 3.0))
     assert (found.wins, found.losses) == (1, 1)
     assert found.low == pytest.approx(x) and found.high == pytest.approx(3.0)
+    assert found.median == pytest.approx(np.sqrt(x * 3.0))  # of two
     only = contrast(tabulate(rows, "test_loss"), "a", "b", np.array([True, False]))
     assert only.ratio == pytest.approx(x)
 
@@ -174,7 +175,7 @@ def test_nemenyi_distance_is_that_of_the_tables():
      (0.99, 0.9, 1.1, "no clear difference")],
 )  # fmt: skip
 def test_the_words_follow_the_interval(ratio, low, high, words):
-    assert words in verdict(Contrast("a", "b", ratio, low, high, 1, 2, 0.5))
+    assert words in verdict(Contrast("a", "b", ratio, low, high, ratio, 1, 2, 0.5))
 
 
 def test_quick_study_reports_and_resumes(tmp_path, capsys, monkeypatch):
