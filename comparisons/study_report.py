@@ -167,8 +167,9 @@ def report_text(
         f"Ratios are geometric means over the data sets of the test log-loss beside {BASELINE}, "
         "with 95 % intervals of a bootstrap over data sets, and medians; below 1 is better. Won "
         "and lost count data sets (means over the splits). CPU is the processor time of the "
-        "chosen training as a ratio in the same way; rounds, leaves and kB are medians. Rises: "
-        "rounds that raised the training loss, in all trainings of the searches that take all rows.",
+        "chosen training as a ratio in the same way; rounds, leaves and "
+        "kB are medians. Rises: rounds that raised the "
+        "training loss, in all trainings of the searches that take all rows.",
         f"![Ratios]({name}_ratios.svg)\n\n![Ranks]({name}_ranks.svg)",
         "## Our default and our path prior against every peer",
         markdown_table(_contrast_rows(found.duels)),
