@@ -1,7 +1,8 @@
 """Arrays that begin at a cache line.
 
-NumPy's arrays begin 16 bytes into one, so that every other vector load or store would
-straddle two lines: aligned, the split search took two thirds of the time.
+NumPy's large arrays begin 16 bytes into one, so that every other vector load or store
+would straddle two lines. Adding a row of 32 floats to its cell took 4.1 to 4.4 ns
+aligned and 5.1 to 5.2 ns at that offset.
 """
 
 from __future__ import annotations

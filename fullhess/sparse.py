@@ -2,8 +2,9 @@
 
 Of such columns only the other bins are written down, row by row. A histogram then adds
 a row to the few cells where it differs; the prevailing bin of each column is the rest
-of the node's total. Of Covertype's 54 columns 44 are of this kind and cost together as
-much as two. Nothing is lost, whether columns exclude each other or not.
+of the node's total. Of Covertype's 54 columns 43 are of this kind; a round of depth 8
+on 100,000 of its rows took 0.84 of the time. Nothing is lost, whether columns exclude
+each other or not.
 """
 
 from __future__ import annotations
