@@ -72,7 +72,7 @@ def test_curvature_of_a_row_has_the_true_hessians_digits_when_it_is_almost_certa
 
 
 @given(rows_of(max_rows=30), st.sampled_from(CURVATURES), seeds())
-def test_only_the_given_rows_are_written_and_no_padding(rows, hessian, seed):
+def test_only_the_given_rows_are_written_and_padding_stays_or_is_zero(rows, hessian, seed):
     objective = objective_of(rows)
     layout = objective.layout(hessian)
     chosen = np.flatnonzero(np.random.default_rng(seed).random(len(rows.raw)) < 0.5)
@@ -84,6 +84,9 @@ def test_only_the_given_rows_are_written_and_no_padding(rows, hessian, seed):
     used = 1 + layout.n_outputs + layout.n_curvature
     expected = np.full_like(out, 7.0)
     expected[chosen, :used] = statistics(objective, rows, hessian)[chosen, :used]
+    padding = out[chosen, used:]
+    assert np.all((padding == 0.0) | (padding == 7.0))
+    out[chosen, used:] = 7.0
     assert np.array_equal(out, expected)
 
 

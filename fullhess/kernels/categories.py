@@ -68,7 +68,7 @@ def _drop_small(histogram, first, used, least, orders):
     return kept
 
 
-@kernel
+@kernel(allocates=True)
 def _project_steps(histogram, first, used, settings, center, orders):
     """(used,) projections of the categories' Newton steps."""
     k = settings.k
@@ -113,7 +113,7 @@ def _center(steps, weights):
             steps[c, j] -= mean
 
 
-@kernel
+@kernel(allocates=True)
 def _leading_projection(steps, weights):
     """Projection of each row on the leading eigenvector of Σ w s sᵀ (power iteration)."""
     n, k = steps.shape
@@ -146,7 +146,7 @@ def _leading_projection(steps, weights):
     return projection
 
 
-@kernel
+@kernel(allocates=True)
 def _sort_by(keys, values):
     """Stable merge sort of ``values`` by ``keys`` (NumPy's argsort compiles for seconds)."""
     n = keys.shape[0]

@@ -77,7 +77,7 @@ def _searched_value(gradient, curvature, reg_alpha, low, high):
     return constrained_value(gradient, curvature, reg_alpha, low, high)
 
 
-@kernel
+@kernel(allocates=True)
 def solve_constrained_node(k, sums, reg_lambda, reg_alpha, low, high, damped, out):
     """Values (k,) of a node into ``out``; returns its score."""
     for j in range(k):
@@ -110,7 +110,7 @@ def solve_constrained_pair(
             out_right[j] = common
 
 
-@kernel
+@kernel(allocates=True)
 def evaluate_constrained(n, prefixes, total, settings, reg_lambda, direction, low, high, scores):
     """Scores (n,) of candidate splits, the sums of both children."""
     k = settings.k
@@ -128,7 +128,7 @@ def evaluate_constrained(n, prefixes, total, settings, reg_lambda, direction, lo
         ) + _score(k, prefixes[c], -1.0, total, right, *penalties, settings.damped, scalable)
 
 
-@kernel
+@kernel(allocates=True)
 def constrained_directions(
     layout, gradient, curvature, x, reg_lambda, reg_alpha, low, high, out, slope, second
 ):
@@ -165,7 +165,7 @@ def constrained_directions(
         second[leaf] = curved
 
 
-@kernel
+@kernel(allocates=True)
 def _minimise(layout, matrix, r, z, reg_alpha, low, high):
     """Move z to the minimum of the penalised model inside the bounds, keeping r.
 
@@ -214,7 +214,7 @@ def _sweep(layout, matrix, r, z, reg_alpha, low, high):
     return moved
 
 
-@kernel
+@kernel(allocates=True)
 def _leap(matrix, r, z, reg_alpha, low, high, factor):
     """A Newton step of the free scores together, up to where the first one is held."""
     k = z.shape[0]

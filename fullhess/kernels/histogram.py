@@ -148,7 +148,7 @@ def _flush_cell(typingctx, carry, slot, cells, cell, vectors):
     return types.void(carry, types.intp, cells, types.intp, vectors), codegen
 
 
-@kernel
+@kernel(allocates=True)
 def build_histogram(codes, rows, stats, features, cell_offsets, vectors, carry, out):
     """Sum the statistics of some rows into the cells of a block of features.
 
@@ -208,7 +208,7 @@ def build_histogram(codes, rows, stats, features, cell_offsets, vectors, carry, 
                     row_carry[w] = 0.0
 
 
-@kernel
+@kernel(allocates=True)
 def build_sparse_histogram(
     indptr, entries, cells, rows, stats, total, features, prevailing, cell_offsets, vectors, carry,
     out,

@@ -45,10 +45,9 @@ from .rows import (
     clip,
     damp,
     fill,
+    floored_sum,
     guarded_reciprocal,
     larger,
-    larger_scalar,
-    load_tile,
     mul,
     mul_scalar,
     muladd,
@@ -56,6 +55,7 @@ from .rows import (
     reciprocal,
     smaller,
     submul,
+    veto,
 )
 from .solve import (
     DENSE,
@@ -66,8 +66,10 @@ from .solve import (
     guaranteed_share,
     packed_index,
 )
+from .tiles import load_tile
 
 SCRATCH_ROWS = 4
+PAIR_ROUNDING = 2.0**-22  # of the sum of two scores in float32, and more than that
 TINY = 1e-30  # pivots below carry no information
 
 
@@ -201,8 +203,7 @@ def _add_lambda(lanes, layout, k, n_curvature, reg_lambda):
             add_scalar(lanes, entry, entry, reg_lambda)
         return
     for entry in range(first, first + n_curvature):
-        larger_scalar(lanes, entry, entry, 0.0)
-        add_scalar(lanes, entry, entry, reg_lambda / k if layout == LAPLACIAN else reg_lambda)
+        floored_sum(lanes, entry, entry, reg_lambda / k if layout == LAPLACIAN else reg_lambda)
 
 
 @kernel
@@ -224,6 +225,25 @@ def _shift_center(lanes, layout, k, center):
                 entry = first + packed_index(i, j, k)
                 muladd_scalar(lanes, 1 + i, entry, center[j])
                 muladd_scalar(lanes, 1 + j, entry, center[i])
+
+
+@kernel
+def _veto_light(lanes, settings, target):
+    """Row ``target`` becomes 0, or -inf for a child whose trace is too small; False if all are.
+
+    All lanes at once: a loop over candidates took longer than their solution.
+    """
+    first = 1 + settings.k
+    add_scalar(lanes, target, first, 0.0)
+    if settings.layout == DENSE:
+        for j in range(1, settings.k):
+            add(lanes, target, target, first + packed_index(j, j, settings.k))
+    else:
+        for entry in range(first + 1, first + settings.n_curvature):
+            add(lanes, target, target, entry)
+    least = settings.min_child_weight * settings.k
+    veto(lanes, target, target, 0.5 * least if settings.layout == LAPLACIAN else least)
+    return best_of_pairs(lanes, target) == 0.0
 
 
 @kernel
@@ -254,6 +274,8 @@ def _cap_scores(lanes, k, q, n, damped, centred, max_delta_step):
             t = math.log1p(beta) / beta if beta > 1e-12 else 1.0
             largest = max(high - mean, mean - low)
             score = np.float64(lanes[q, c])
+            if score == -np.inf:  # vetoed
+                continue
             if max_delta_step > 0.0 and t * largest > max_delta_step:
                 lanes[q, c] = capped_score(score, beta, max_delta_step / largest)
             else:
@@ -264,11 +286,16 @@ def _cap_scores(lanes, k, q, n, damped, centred, max_delta_step):
 def evaluate_chunk(lanes, n, settings, reg_lambda, center, shifted, needed):
     """Scores of the first n lanes of either half, into row ``score_row(settings)``.
 
-    Returns False when no candidate can reach ``needed`` (scores then undefined).
+    A child below min_child_weight has the score -inf. Returns False when no candidate
+    exceeds ``needed`` (scores then undefined).
     """
     k = settings.k
     layout = settings.layout
     q = score_row(settings)
+    light = q + 3
+    limited = settings.min_child_weight > 0.0
+    if limited and not _veto_light(lanes, settings, light):
+        return False
     if shifted:
         _shift_center(lanes, layout, k, center)
     _add_lambda(lanes, layout, k, settings.n_curvature, reg_lambda)
@@ -279,6 +306,8 @@ def evaluate_chunk(lanes, n, settings, reg_lambda, center, shifted, needed):
     else:
         _eliminate_diagonal(lanes, k, q)
     clip(lanes, q, q, HUGE)  # a NaN never compares as better, so it is never chosen
+    if limited:
+        add(lanes, q, q, light)
     if best_of_pairs(lanes, q) <= needed:  # unused lanes may only keep a chunk alive
         return False
     if not (settings.damped or settings.max_delta_step > 0.0):
@@ -296,7 +325,7 @@ def evaluate_chunk(lanes, n, settings, reg_lambda, center, shifted, needed):
         _cap_scores(lanes, k, q, n, settings.damped, centred, settings.max_delta_step)
     else:
         damp(lanes, q, q + 2, q + 3)
-    return True
+    return best_of_pairs(lanes, q) * (1.0 + PAIR_ROUNDING) > needed
 
 
 @kernel

@@ -18,7 +18,7 @@ from .solve import (
 )
 
 
-@kernel
+@kernel(allocates=True)
 def newton_directions(layout, gradient, curvature, x, reg_lambda, out):
     """out[i] = -(A_i + λI)⁻¹(g_i + λx_i) of every leaf.
 
@@ -40,7 +40,7 @@ def newton_directions(layout, gradient, curvature, x, reg_lambda, out):
             solve_diagonal(packed, b, reg_lambda, out[leaf])
 
 
-@kernel
+@kernel(allocates=True)
 def curvature_along(layout, curvature, direction):
     """dᵀ A d of one leaf."""
     product = np.empty(direction.shape[0])
@@ -100,7 +100,7 @@ def _solve_factored(factor, b):
         b[i] = total / factor[i, i]
 
 
-@kernel
+@kernel(allocates=True)
 def sweep_path_prior(layout, parent, leaf, gradient, curvature, x, reg_lambda, out):
     """Maximum a posteriori of all node values under the path prior.
 

@@ -135,7 +135,7 @@ def _dot(a, b):
     return total
 
 
-@kernel
+@kernel(allocates=True)
 def _conjugate_gradients(
     raw, weight, begin, end, x, stored, likeliest, work, b, diagonal, reg_lambda, tolerance, step
 ):
@@ -172,7 +172,7 @@ def _conjugate_gradients(
             direction[j] = preconditioned[j] + rho / previous * direction[j]
 
 
-@kernel
+@kernel(allocates=True)
 def solve_leaf_by_products(
     raw, label, weight, begin, end, reg_lambda, max_steps, damped, max_size, by_range, x
 ):

@@ -110,6 +110,15 @@ def _emit_guarded_reciprocal(builder, target, a, floor, vector):
     return builder.select(usable, inverse, _constant(vector, 0.0))
 
 
+def _emit_veto(builder, target, a, least, vector):
+    enough = builder.fcmp_ordered(">=", a, least)
+    return builder.select(enough, _constant(vector, 0.0), _constant(vector, -math.inf))
+
+
+def _emit_floored_sum(builder, target, a, s, vector):
+    return builder.fadd(_emit_larger(builder, a, _constant(vector, 0.0)), s)
+
+
 def _constant(vector, value):
     return ir.Constant(vector, [value] * vector.count)
 
@@ -183,110 +192,6 @@ def _emit_exp(builder, target, a, b, vector):
     return builder.bitcast(builder.add(builder.bitcast(series, whole), shift), vector)
 
 
-# Shuffles of two vectors of eight that are one instruction each on AVX: they stay inside
-# the halves of a register, but for the last pair, which swaps whole halves.
-_ONES = ([0, 8, 1, 9, 4, 12, 5, 13], [2, 10, 3, 11, 6, 14, 7, 15])
-_PAIRS = ([0, 1, 8, 9, 4, 5, 12, 13], [2, 3, 10, 11, 6, 7, 14, 15])
-_HALVES = ([0, 1, 2, 3, 8, 9, 10, 11], [4, 5, 6, 7, 12, 13, 14, 15])
-
-
-def _transpose(builder, v):
-    """Eight vectors of eight, transposed."""
-    index = ir.VectorType(ir.IntType(32), VECTOR)
-
-    def mix(a, b, masks):
-        return [builder.shuffle_vector(a, b, ir.Constant(index, mask)) for mask in masks]
-
-    t = [x for i in (0, 2, 4, 6) for x in mix(v[i], v[i + 1], _ONES)]
-    u = [x for i in (0, 1, 4, 5) for x in mix(t[i], t[i + 2], _PAIRS)]
-    ends = [mix(u[i], u[i + 4], _HALVES) for i in range(4)]
-    return [low for low, _ in ends] + [high for _, high in ends]
-
-
-@intrinsic
-def load_tile(typingctx, lanes, lane, column, prefixes, total):
-    """Eight statistics of eight candidates into the lanes of both children.
-
-    lanes[column + s, lane + c] = prefixes[lane + c, column + s], and in the second half
-    total[column + s] minus that, for c, s < 8; prefixes and total are float64.
-    """
-
-    def codegen(context, builder, signature, args):
-        index = ir.IntType(64)
-        element = context.get_data_type(lanes.dtype)
-        vector = ir.VectorType(element, VECTOR)
-        doubles = ir.VectorType(ir.DoubleType(), VECTOR)
-        narrow = lanes.dtype.bitwidth == 32
-        target = context.make_array(lanes)(context, builder, args[0]).data
-        source = context.make_array(prefixes)(context, builder, args[3])
-        width = builder.extract_value(source.shape, 1)
-        sums = context.make_array(total)(context, builder, args[4]).data
-
-        def load(pointer):
-            value = builder.load(builder.bitcast(pointer, doubles.as_pointer()))
-            value.align = 8
-            return value
-
-        everything = load(builder.gep(sums, [args[2]]))
-        left, right = [], []
-        for c in range(VECTOR):
-            row = builder.add(args[1], ir.Constant(index, c))
-            start = builder.add(builder.mul(row, width), args[2])
-            value = load(builder.gep(source.data, [start]))
-            rest = builder.fsub(everything, value)
-            left.append(builder.fptrunc(value, vector) if narrow else value)
-            right.append(builder.fptrunc(rest, vector) if narrow else rest)
-        for side, rows in enumerate((left, right)):
-            for s, values in enumerate(_transpose(builder, rows)):
-                row = builder.add(args[2], ir.Constant(index, s))
-                start = builder.add(builder.mul(row, ir.Constant(index, LANES)), args[1])
-                start = builder.add(start, ir.Constant(index, side * HALF))
-                pointer = builder.bitcast(builder.gep(target, [start]), vector.as_pointer())
-                builder.store(values, pointer).align = 4 if narrow else 8
-        return context.get_dummy_value()
-
-    return types.void(lanes, types.intp, types.intp, prefixes, total), codegen
-
-
-@intrinsic
-def add_cell(typingctx, cells, cell, left, prefixes, n):
-    """left += cells[cell], and the result is candidate n: prefixes[n] = left.
-
-    cells is (c, width) float32, left (width,) and prefixes (HALF, width) float64; the
-    width is a multiple of VECTOR.
-    """
-
-    def codegen(context, builder, signature, args):
-        index = ir.IntType(64)
-        floats = ir.VectorType(ir.FloatType(), VECTOR)
-        doubles = ir.VectorType(ir.DoubleType(), VECTOR)
-        table = context.make_array(cells)(context, builder, args[0])
-        width = builder.extract_value(table.shape, 1)
-        target = context.make_array(prefixes)(context, builder, args[3]).data
-        starts = (
-            builder.gep(table.data, [builder.mul(args[1], width)]),
-            context.make_array(left)(context, builder, args[2]).data,
-            builder.gep(target, [builder.mul(args[4], width)]),
-        )
-        step = ir.Constant(index, VECTOR)
-        with cgutils.for_range(builder, builder.udiv(width, step)) as loop:
-            offset = builder.mul(loop.index, step)
-            pointers = [
-                builder.bitcast(builder.gep(start, [offset]), kind.as_pointer())
-                for start, kind in zip(starts, (floats, doubles, doubles), strict=True)
-            ]
-            term = builder.load(pointers[0])
-            term.align = 4
-            total = builder.load(pointers[1])
-            total.align = 8
-            total = builder.fadd(total, builder.fpext(term, doubles))
-            for pointer in pointers[1:]:
-                builder.store(total, pointer).align = 8
-        return context.get_dummy_value()
-
-    return types.void(cells, types.intp, left, prefixes, types.intp), codegen
-
-
 @intrinsic
 def dot(typingctx, lanes, a, b):
     """Sum over the lanes of row a times row b, always in the same order."""
@@ -357,9 +262,10 @@ guarded_reciprocal = _row_operation(_emit_guarded_reciprocal, False)  # 1/a wher
 exp_difference = _row_operation(_emit_exp, False)  # target = exp(a - b), float64
 damp = _row_operation(_emit_guaranteed, False)  # target *= h(a - b)
 fill = _row_operation(lambda builder, t, a, s, v: s, True)
-larger_scalar = _row_operation(lambda builder, t, a, s, v: _emit_larger(builder, a, s), True)
 clip = _row_operation(_emit_clip, True)  # target = min(a, s), NaN stays NaN
 add_scalar = _row_operation(lambda builder, t, a, s, v: builder.fadd(a, s), True)
+floored_sum = _row_operation(_emit_floored_sum, True)  # target = max(a, 0) + s
 mul_scalar = _row_operation(lambda builder, t, a, s, v: builder.fmul(a, s), True)
 muladd_scalar = _row_operation(_emit_muladd, True)  # target += a * s
+veto = _row_operation(_emit_veto, True)  # target = 0 where a >= s, else -inf
 reciprocal = _row_operation(_emit_reciprocal, True)  # target = 1 / max(a, s)

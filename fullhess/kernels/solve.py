@@ -245,7 +245,7 @@ def capped_score(q, beta, t):
     return 2.0 * q * (t - (math.expm1(beta * t) - beta * t) / (beta * beta))
 
 
-@kernel
+@kernel(allocates=True)
 def solve_node(layout, k, statistics, center, reg_lambda, damped, max_delta_step, x):
     """Newton direction, step length and score of a node.
 

@@ -7,7 +7,10 @@ candidates, and the limits on children are checked before any system is solved.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
+from numpy.typing import NDArray
 
 from .candidates import (
     MISSING_LEFT,
@@ -22,8 +25,8 @@ from .candidates import (
 from .compile import kernel
 from .constraints import evaluate_constrained
 from .lanes import HALF, evaluate_chunk, load_candidates, score_row
-from .rows import add_cell
-from .solve import DENSE, LAPLACIAN, exchange_edges, heaviest_class, packed_index
+from .solve import LAPLACIAN, exchange_edges, heaviest_class
+from .tiles import add_cells, sum_cells
 
 SPLIT_FIELDS = 6
 TIE_TOLERANCE = 1e-6  # of the children's scores; float32 lanes agree to this
@@ -32,21 +35,20 @@ TIE_TOLERANCE = 1e-6  # of the children's scores; float32 lanes agree to this
 LIGHT_RIDGE = 1e-4
 
 
-@kernel(fastmath={"reassoc"})
-def _trace(settings, sums):
-    """Trace of the curvature in sums [count | gradient | curvature]."""
-    curvature = sums[1 + settings.k : 1 + settings.k + settings.n_curvature]
-    total = 0.0
-    if settings.layout == DENSE:
-        for j in range(settings.k):
-            total += curvature[packed_index(j, j, settings.k)]
-        return total
-    for e in range(curvature.shape[0]):
-        total += curvature[e]
-    return 2.0 * total if settings.layout == LAPLACIAN else total
+class Buffers(NamedTuple):
+    """What the search of a node's features needs room for, HALF candidates at a time."""
+
+    total: NDArray[np.float64]  # (width,) sums of the feature's cells
+    rest: NDArray[np.float64]  # (width,) rows that no order lists, the missing ones first
+    left: NDArray[np.float64]  # (width,) the sum of a scan so far
+    prefixes: NDArray[np.float64]  # (HALF, width) sums of left children
+    places: NDArray[np.int64]  # (HALF,) cells
+    positions: NDArray[np.int64]  # (HALF,) their places in the order
+    scores: NDArray[np.float64]  # (HALF,)
+    around: NDArray[np.float64]  # (k,) the centre, classes in the order of the lanes
 
 
-@kernel
+@kernel(allocates=True)
 def find_best_splits(
     histogram,
     features,
@@ -92,86 +94,130 @@ def find_best_splits(
         left, rows on the right.
     """
     width = histogram.shape[1]
-    total = np.empty(width)
-    rest = np.empty(width)
-    left = np.empty(width)
-    prefixes = np.zeros((HALF, width))
-    positions = np.empty(HALF, np.int64)
-    scores = np.empty(HALF)
-    around = np.empty(settings.k)
-    shifted = False
-    for j in range(settings.k):
-        shifted = shifted or center[j] != 0.0
+    buffers = Buffers(
+        np.empty(width),
+        np.empty(width),
+        np.empty(width),
+        np.zeros((HALF, width)),
+        np.empty(HALF, np.int64),
+        np.empty(HALF, np.int64),
+        np.empty(HALF),
+        np.empty(settings.k),
+    )
     for index in range(features.shape[0]):
         f = features[index]
-        best = out[f]
-        best[0] = -np.inf
+        out[f, 0] = -np.inf
         if not allowed[f]:
             continue
         first = cell_offsets[f]
         cells = histogram[first : cell_offsets[f + 1]]
         order = orders[first : first + n_bins[f]] if categorical[f] else orders[:0]
-        n_positions = count_positions(order) if categorical[f] else n_bins[f]
-        one_hot = categorical[f] and count_filled(cells) <= settings.max_cat_to_onehot
-        ordered = categorical[f] and not one_hot
-        _sum_cells(cells, total, prefixes)
-        rest[:] = cells[n_bins[f]]
-        if ordered and settings.min_data_per_group > 1:
-            add_unlisted(cells, settings.min_data_per_group, rest)
-        around[:] = center
-        reg_lambda = settings.reg_lambda + (settings.cat_l2 if ordered else 0.0)
-        reference = _choose_reference(settings, reg_lambda, total)
-        if reference >= 0:
-            _exchange(total, reference, settings.k)
-            around[reference] = center[settings.k - 1]
-            around[settings.k - 1] = center[reference]
-        missing_count = rest[0]
-        most = n_positions
-        if ordered and settings.max_cat_threshold > 0:
-            most = settings.max_cat_threshold
-        only = -1
-        if seed >= 0:
-            only = draw_position(
-                cells, n_positions, order, categorical[f], one_hot, most, total[0], missing_count,
-                seed, f,
-            )  # fmt: skip
-        for direction in range(2 if missing_count > 0 else 1):
-            _scan(
-                cells,
-                n_positions,
-                order,
-                categorical[f],
-                one_hot,
-                most,
-                only,
-                rest,
-                direction,
-                settings,
-                reg_lambda,
-                around,
-                shifted,
-                reference,
-                parent_score,
-                monotone[f],
-                low,
-                high,
-                total,
-                left,
-                prefixes,
-                positions,
-                scores,
-                lanes,
-                best,
-            )
-        if best[0] == -np.inf:
-            continue
-        if categorical[f]:
-            swapped = best[3] == MISSING_LEFT or best[2] >= most
-            mark_left_bins(order, n_positions, one_hot, swapped, left_bins[first:], best)
-        elif missing_count == 0:
-            best[3] = best[4] > best[5]  # a value missing later follows the larger child
-        elif best[3] == MISSING_RIGHT and best[5] == missing_count:
-            best[2] = n_bins[f] - 1  # present | missing: every present value goes left
+        _search_feature(
+            f,
+            cells,
+            n_bins[f],
+            categorical[f],
+            order,
+            settings,
+            center,
+            parent_score,
+            monotone[f],
+            low,
+            high,
+            seed,
+            buffers,
+            lanes,
+            left_bins[first:],
+            out[f],
+        )
+
+
+@kernel
+def _search_feature(
+    f,
+    cells,
+    n_bins,
+    categorical,
+    order,
+    settings,
+    center,
+    parent_score,
+    monotone,
+    low,
+    high,
+    seed,
+    buffers,
+    lanes,
+    left_bins,
+    best,
+):
+    """The best split on feature f into ``best``; arguments as in ``find_best_splits``."""
+    total, rest, around = buffers.total, buffers.rest, buffers.around
+    n_positions = count_positions(order) if categorical else np.int64(n_bins)
+    one_hot = categorical and count_filled(cells) <= settings.max_cat_to_onehot
+    ordered = categorical and not one_hot
+    sum_cells(cells, total)
+    for w in range(rest.shape[0]):
+        rest[w] = cells[n_bins, w]
+    if ordered and settings.min_data_per_group > 1:
+        add_unlisted(cells, settings.min_data_per_group, rest)
+    for j in range(settings.k):
+        around[j] = center[j]
+    reg_lambda = settings.reg_lambda + (settings.cat_l2 if ordered else 0.0)
+    reference = _choose_reference(settings, reg_lambda, total)
+    if reference >= 0:
+        _exchange(total, reference, settings.k)
+        around[reference] = center[settings.k - 1]
+        around[settings.k - 1] = center[reference]
+    missing_count = rest[0]
+    most = n_positions
+    if ordered and settings.max_cat_threshold > 0:
+        most = settings.max_cat_threshold
+    only = np.int64(-1)
+    if seed >= 0:
+        only = draw_position(
+            cells, n_positions, order, categorical, one_hot, most, total[0], missing_count, seed, f
+        )
+    for direction in range(2 if missing_count > 0 else 1):
+        _scan(
+            cells,
+            n_positions,
+            order,
+            categorical,
+            one_hot,
+            most,
+            only,
+            direction,
+            settings,
+            reg_lambda,
+            _is_shifted(center),
+            reference,
+            parent_score,
+            monotone,
+            low,
+            high,
+            buffers,
+            lanes,
+            best,
+        )
+    if best[0] == -np.inf:
+        return
+    if categorical:
+        swapped = best[3] == MISSING_LEFT or best[2] >= most
+        mark_left_bins(order, n_positions, one_hot, swapped, left_bins, best)
+    elif missing_count == 0:
+        best[3] = best[4] > best[5]  # a value missing later follows the larger child
+    elif best[3] == MISSING_RIGHT and best[5] == missing_count:
+        best[2] = n_bins - 1  # present | missing: every present value goes left
+
+
+@kernel
+def _is_shifted(center):
+    """Whether children are solved around anything but zero."""
+    for j in range(center.shape[0]):
+        if center[j] != 0.0:
+            return True
+    return False
 
 
 @kernel
@@ -194,16 +240,6 @@ def _exchange(sums, c, k):
     exchange_edges(sums[1 + k :], c, k)
 
 
-@kernel
-def _sum_cells(cells, total, prefixes):
-    """Sum of all cells, (width,) float64; the first of ``prefixes`` is overwritten."""
-    for w in range(total.shape[0]):
-        total[w] = 0.0
-    for cell in range(cells.shape[0]):
-        if cells[cell, 0] > 0:
-            add_cell(cells, cell, total, prefixes, 0)
-
-
 @kernel(inline="always")
 def _scan(
     cells,
@@ -213,22 +249,16 @@ def _scan(
     one_hot,
     most,
     only,
-    rest,
     direction,
     settings,
     reg_lambda,
-    center,
     shifted,
     reference,
     parent_score,
     monotone,
     low,
     high,
-    total,
-    left,
-    prefixes,
-    positions,
-    scores,
+    buffers,
     lanes,
     best,
 ):
@@ -238,105 +268,97 @@ def _scan(
     Inlined, since every further function around the lanes is compiled together with
     all of them once more.
     """
-    width = total.shape[0]
+    total, rest, left = buffers.total, buffers.rest, buffers.left
+    places, positions, prefixes = buffers.places, buffers.positions, buffers.prefixes
     missing_count = rest[0]
-    n = 0
-    for position in range(n_positions):
-        if one_hot or position == 0:
-            for w in range(width):
-                left[w] = rest[w] if direction == MISSING_LEFT else 0.0
-        cell = order[position] if categorical else position
-        if cells[cell, 0] == 0:
+    for w in range(total.shape[0]):
+        left[w] = rest[w] if direction == MISSING_LEFT else 0.0
+    base_count = left[0]
+    n_rows = total[0]
+    least = max(settings.min_samples_leaf, 1.0)
+    unlimited = only == -1 and most >= n_positions
+    seen = base_count
+    position = 0
+    while position < n_positions:
+        n = 0  # cells of this chunk
+        n_candidates = 0
+        while position < n_positions and n < HALF:
+            cell = order[position] if categorical else position
+            count = cells[cell, 0]
+            if count > 0:
+                seen = count + (base_count if one_hot else seen)
+                is_candidate = min(seen, n_rows - seen) >= least
+                if not unlimited:
+                    listed = count_listed(position, n_positions, direction, missing_count)
+                    is_candidate &= listed <= most and (only == -1 or position == only)
+                places[n] = cell
+                positions[n] = position if is_candidate else -1
+                n_candidates += is_candidate
+                n += 1
+            position += 1
+        add_cells(cells, places, n, left, one_hot, prefixes)
+        if n_candidates == 0:
             continue
-        add_cell(cells, cell, left, prefixes, n)
-        n_right = total[0] - left[0]
-        if n_right <= 0.0 or min(left[0], n_right) < settings.min_samples_leaf:
-            continue
-        if only != -1 and position != only:
-            continue
-        if most < n_positions and (
-            count_listed(position, n_positions, direction, missing_count) > most
-        ):
-            continue
+        if n_candidates < n:
+            _close_gaps(n, positions, prefixes)
         if reference >= 0:
-            _exchange(prefixes[n], reference, settings.k)
-        positions[n] = position
-        n += 1
-        if n == HALF:
-            _keep_best(
-                n,
-                positions,
-                prefixes,
-                one_hot,
-                direction,
-                settings,
-                reg_lambda,
-                center,
-                shifted,
-                parent_score,
-                monotone,
-                low,
-                high,
-                total,
-                scores,
-                lanes,
-                best,
-            )
-            n = 0
-    if n > 0:
+            for c in range(n_candidates):
+                _exchange(prefixes[c], reference, settings.k)
         _keep_best(
-            n,
-            positions,
-            prefixes,
-            one_hot,
+            n_candidates,
             direction,
             settings,
             reg_lambda,
-            center,
             shifted,
             parent_score,
             monotone,
             low,
             high,
-            total,
-            scores,
+            buffers,
             lanes,
             best,
         )
 
 
 @kernel
+def _close_gaps(n, positions, prefixes):
+    """Move the candidates, whose positions are not -1, to the front."""
+    kept = 0
+    for c in range(n):
+        if positions[c] >= 0:
+            positions[kept] = positions[c]
+            for w in range(prefixes.shape[1]):
+                prefixes[kept, w] = prefixes[c, w]
+            kept += 1
+
+
+@kernel
 def _keep_best(
     n,
-    positions,
-    prefixes,
-    one_hot,
     direction,
     settings,
     reg_lambda,
-    center,
     shifted,
     parent_score,
     monotone,
     low,
     high,
-    total,
-    scores,
+    buffers,
     lanes,
     best,
 ):
     """Score n candidates and keep the best one in ``best``, the earlier one on ties."""
-    n = _drop_light(n, positions, prefixes, one_hot, settings, total)
-    if n == 0:
-        return
+    total, prefixes, positions = buffers.total, buffers.prefixes, buffers.positions
+    scores = buffers.scores
     needed = -np.inf
     if best[0] > -np.inf:
         needed = _beyond_tie(best[1])
     if settings.constrained:
+        n = _drop_light(n, positions, prefixes, settings, total)
         evaluate_constrained(n, prefixes, total, settings, reg_lambda, monotone, low, high, scores)
     else:
         load_candidates(lanes, n, prefixes, total)
-        if not evaluate_chunk(lanes, n, settings, reg_lambda, center, shifted, needed):
+        if not evaluate_chunk(lanes, n, settings, reg_lambda, buffers.around, shifted, needed):
             return
         q = score_row(settings)
         for c in range(n):
@@ -360,25 +382,21 @@ def _beyond_tie(score):
 
 
 @kernel
-def _drop_light(n, positions, prefixes, one_hot, settings, total):
+def _drop_light(n, positions, prefixes, settings, total):
     """Drop candidates with a child below min_child_weight; returns how many are left.
 
-    Along prefixes the left child only grows: when the first and the last of them pass,
-    all do, and no other trace is summed.
+    Only for diagonal curvatures under constraints: lanes do this for all others.
     """
+    first = 1 + settings.k
     least = settings.min_child_weight * settings.k
-    if least <= 0.0:
-        return n
-    everything = _trace(settings, total)
-    if not one_hot:
-        first = _trace(settings, prefixes[0])
-        last = _trace(settings, prefixes[n - 1])
-        if first >= least and everything - last >= least:
-            return n
     kept = 0
     for c in range(n):
-        trace = _trace(settings, prefixes[c])
-        if trace >= least and everything - trace >= least:
+        left = 0.0
+        right = 0.0
+        for w in range(first, first + settings.n_curvature):
+            left += prefixes[c, w]
+            right += total[w] - prefixes[c, w]
+        if least <= 0.0 or min(left, right) >= least:
             for w in range(total.shape[0]):
                 prefixes[kept, w] = prefixes[c, w]
             positions[kept] = positions[c]
