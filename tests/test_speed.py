@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import sys
 from dataclasses import replace
 
 import numpy as np
 import pytest
 
+import fullhess
 from comparisons.__main__ import main
 from comparisons.problems import like_covertype, like_letter
-from comparisons.speed import cases, clocks, lines, rounds
+from comparisons.speed import cases, clocks, cold, lines, prediction, rounds
 from comparisons.speed.cases import CASES, METHODS
 from comparisons.speed.lines import Line
 
@@ -159,3 +161,56 @@ def test_measurements_that_say_little_are_told():
     assert "slower on 2 threads" in lines.cautions([slower])[0]
     smaller = line(host=1.0, own_leaves=40.0, host_leaves=64.0)
     assert "40 leaves" in lines.cautions([smaller])[0]
+
+
+def test_prediction_and_binning_are_compared_with_both_hosts(small):
+    pytest.importorskip("lightgbm", exc_type=ImportError)
+    found = small("--only", "prediction", "binning")
+    by_part = {p: [x for x in found if x["part"] == p] for p in ("prediction", "binning")}
+    assert [x["unit"].split()[0] for x in by_part["prediction"]] == ["seconds", "microseconds"] * 2
+    assert len(by_part["binning"]) == 4
+    for part in by_part.values():
+        names = [x["against"].split()[0] for x in part]
+        assert names == ["XGBoost"] * (len(part) // 2) + ["LightGBM"] * (len(part) // 2)
+        assert all(x["own"] > 0 and x["host"] > 0 for x in part)
+
+
+def test_a_host_that_predicts_otherwise_is_not_timed():
+    binned = fullhess.BinnedMatrix.from_quantiles(np.arange(60.0)[:, None])
+    model = fullhess.train({"max_depth": 1}, binned, np.arange(60) % 3, num_boost_round=1)
+    X = np.arange(60, dtype=np.float32)[:, None]
+    same = prediction.Pair(model, "same", lambda X, n: model.predict(X), 1.0)
+    prediction.check_equal(same, X)
+    other = replace(same, words="other", host=lambda X, n: model.predict(X) + 1e-3)
+    with pytest.raises(RuntimeError, match="other predicts otherwise"):
+        prediction.check_equal(other, X)
+
+
+def test_alternating_actions_are_all_timed_and_warmed_up():
+    calls = []
+    seconds = clocks.alternate({n: lambda n=n: calls.append(n) for n in "ab"}, 2)
+    assert "".join(calls) == "ab" + "abab"
+    assert [len(s) for s in seconds.values()] == [2, 2]
+
+
+def test_a_cold_start_is_measured_in_processes_of_its_own(monkeypatch):
+    asked = []
+
+    def process(cache):
+        asked.append(cache)
+        first = len(asked) == 1
+        return {"import": 0.4, "train": 9.0 if first else 1.0, "all": 10.0 if first else 2.0}
+
+    monkeypatch.setattr(cold, "_process", process)
+    found = {x.method: x for x in cold.measure()}
+    assert len(set(asked)) == 1 and len(asked) == 1 + cold.WARM_REPEATS
+    assert found["first train, empty cache"].own == 9.0
+    assert found["first train, kernels in the cache"].own == 1.0
+    assert found["import fullhess"].met
+
+
+def test_the_program_of_a_cold_start_runs():
+    """With the cache of the tests, which keeps it short."""
+    found = cold._process(os.environ.get("NUMBA_CACHE_DIR", ""))
+    assert set(found) == {"import", "train", "all"}
+    assert 0 < found["import"] + found["train"] <= found["all"]

@@ -78,7 +78,8 @@ CASES = (
     Case("lossguide", "generated", 7, 100_000, 54, _LEAVES_63,
          {FULL: 0.7, FULL_PATH: 0.7, DIAGONAL: 0.45, DIAGONAL_PATH: 0.45}, "LightGBM",
          speed_up=1.7),
-    Case("k100", "generated", 100, 20_000, 50, _DEPTH_6, {DIAGONAL: 0.8}, rounds=3),
+    Case("k100", "generated", 100, 20_000, 50, _DEPTH_6, {DIAGONAL: 0.8}, rounds=3,
+         turns=2),
 )  # fmt: skip
 
 

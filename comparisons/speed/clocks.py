@@ -17,6 +17,7 @@ __all__ = [
     "MAX_BINS",
     "Timed",
     "Train",
+    "alternate",
     "on_lightgbm_bins",
     "on_xgboost_bins",
     "train_fullhess",
@@ -192,3 +193,17 @@ def version(library: str) -> str:
     module = importlib.import_module(library.lower())
     strategy = {"XGBoost": "'s multi_output_tree", "LightGBM": "'s tree per class"}[library]
     return f"{library} {module.__version__}{strategy}"
+
+
+def alternate(actions: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, list[float]]:
+    """Seconds of every action, in turns; a first call of each is not counted."""
+    seconds: dict[str, list[float]] = {name: [] for name in actions}
+    for action in actions.values():
+        action()
+    for _ in range(repeats):
+        for name, action in actions.items():
+            began = time.perf_counter()
+            kept = action()
+            seconds[name].append(time.perf_counter() - began)
+            del kept  # what it takes to give back memory belongs to nobody
+    return seconds

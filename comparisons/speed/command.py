@@ -6,23 +6,24 @@ import argparse
 import os
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 
 from .. import data
 from ..libraries.fullhess_ import compile_kernels
 from ..quickstart import positive
 from ..report import environment, environment_line, named_line, output_directory, shown
-from . import memory, rounds
+from . import binning, cold, memory, prediction, rounds
 from .cases import CASES, Case, load, methods_of
 from .lines import Line, cautions, summary, table, write
 
 __all__ = ["add_arguments", "run"]
 
 MEMORY_CASE = "k7"
-PARTS = ("rounds", "memory")
-NOT_QUICK = ("k3", "k10", "covertype", "k100")
+PARTS = ("rounds", "memory", "prediction", "binning", "cold")
+NOT_QUICK = ("k3", "k10", "covertype", "k100", "cold")
 QUICK_ROWS, QUICK_TURNS = 10_000, 2
+BINNING_ROWS, BINNING_REPEATS = 100_000, 3
 
 
 @dataclass(frozen=True)
@@ -31,6 +32,7 @@ class Plan:
 
     parts: tuple[str, ...]
     cases: tuple[Case, ...]  # of "rounds"
+    hosts: tuple[str, ...]
     threads: tuple[int, ...]
     rows: int | None  # at most; None: as many as the problem has
     quick: bool
@@ -45,6 +47,10 @@ class Plan:
 
     def case(self, name: str) -> Case:
         return self.sized(next(case for case in CASES if case.name == name))
+
+    def rows_of(self, full: int) -> int:
+        """As many rows as asked for where the full size has so many."""
+        return min(full, self.rows or (QUICK_ROWS if self.quick else full))
 
     def __str__(self) -> str:
         size = f"quick: at most {self.rows or QUICK_ROWS} rows" if self.quick else "full sizes"
@@ -113,17 +119,22 @@ def run(args: argparse.Namespace) -> int:
 
 def _plan(args: argparse.Namespace) -> Plan:
     names = {case.name: case for case in CASES}
-    asked = args.only or PARTS
+    asked = args.only or [p for p in PARTS if not (args.quick and p in NOT_QUICK)]
     cases = [names[name] for name in asked if name in names]
     if "rounds" in asked:
         cases = [c for c in CASES if not (args.quick and c.name in NOT_QUICK)]
+    hosts = ["XGBoost", "LightGBM"]
     problem = _import_problem("lightgbm")
     if problem is not None:
         print(named_line("Left out", f"LightGBM, which cannot be imported: {problem}"))
-        cases = [case for case in cases if case.host != "LightGBM"]
+        hosts.remove("LightGBM")
+        cases = [case for case in cases if case.host in hosts]
     parts = [part for part in PARTS if part in asked or (part == "rounds" and cases)]
     threads = tuple(dict.fromkeys(args.threads or ([1] if args.quick else [1, 2])))
-    return Plan(tuple(parts), tuple(cases), threads, args.rows, args.quick, args.data, args.fetch)
+    return Plan(
+        tuple(parts), tuple(cases), tuple(hosts), threads, args.rows, args.quick, args.data,
+        args.fetch,
+    )  # fmt: skip
 
 
 def _import_problem(name: str) -> str | None:
@@ -151,6 +162,18 @@ def _measure(plan: Plan) -> Iterator[list[Line]]:
         case = plan.case(MEMORY_CASE)
         rows = load(case, plan.directory, plan.fetch)
         yield memory.measure(case, rows, max(plan.threads))
+    if "prediction" in plan.parts:
+        size = prediction.Size()
+        if plan.rows_of(size.rows) < size.rows:
+            few = plan.rows_of(size.rows)
+            size = replace(size, rows=few, train_rows=min(size.train_rows, few), trees=20)
+        yield prediction.measure(plan.hosts, size, plan.threads, aimed=size == prediction.Size())
+    if "binning" in plan.parts:
+        n = plan.rows_of(BINNING_ROWS)
+        repeats = BINNING_REPEATS
+        yield binning.measure(plan.hosts, n, plan.threads, repeats, aimed=n == BINNING_ROWS)
+    if "cold" in plan.parts:
+        yield cold.measure()
 
 
 def _cautions(plan: Plan) -> list[str]:
