@@ -37,7 +37,7 @@ __all__ = ["AXES", "Axis", "Fit", "Point", "add_arguments", "draw_binned", "fit"
 
 N_BINS = 64
 DEPTH = 6
-ROUNDS = 4  # the first is not counted
+ROUNDS = 6  # the first is not counted
 TOLERANCE = 0.1  # of an exponent, for what the clock adds
 METHODS = {
     splits: {
@@ -76,7 +76,8 @@ AXES = (
     Axis("rows", (10_000, 30_000, 100_000, 300_000, 1_000_000, 2_000_000),
          {"features": 20, "classes": 5}, 100_000, 1.0),
     Axis("features", (10, 30, 100, 300, 1000), {"rows": 20_000, "classes": 5}, 100, 1.0),
-    Axis("classes", (2, 3, 5, 7, 10, 16, 32, 50, 100), {"rows": 20_000, "features": 20}, 7, 2.0),
+    Axis("classes", (2, 3, 5, 7, 10, 16, 24, 32, 50, 100), {"rows": 20_000, "features": 20}, 10,
+         2.0),
 )  # fmt: skip
 QUICK_AXES = (
     Axis("rows", (2_000, 6_000, 20_000), {"features": 10, "classes": 3}, 2_000, 1.0),

@@ -73,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     for name, default, words in (
         ("draws", 5, "settings drawn for every method"),
-        ("rounds", 400, "rounds at most"),
+        ("rounds", 300, "rounds at most"),
         ("patience", 20, "rounds without a lower loss before a stop"),
         ("threads", 1, "threads of every library"),
     ):
@@ -118,7 +118,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _protocol(args: argparse.Namespace) -> Protocol:
-    n_draws, rounds, patience = (2, 12, 5) if args.quick else (5, 400, 20)
+    n_draws, rounds, patience = (2, 12, 5) if args.quick else (5, 300, 20)
     return Protocol(
         n_draws=args.draws or n_draws,
         rounds=args.rounds or rounds,

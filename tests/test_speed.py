@@ -14,7 +14,7 @@ import pytest
 import fullhess
 from comparisons.__main__ import main
 from comparisons.problems import like_covertype, like_letter
-from comparisons.speed import cases, clocks, cold, lines, prediction, rounds
+from comparisons.speed import cases, clocks, cold, lines, memory, prediction, rounds
 from comparisons.speed.cases import CASES, METHODS
 from comparisons.speed.lines import Line
 
@@ -59,11 +59,13 @@ def test_rounds_are_one_ratio_a_line_on_screen_and_in_files(small, tmp_path, cap
         assert [float(row["value"]) for row in csv.DictReader(file)] == [o["value"] for o in found]
 
 
-def test_memory_is_told_for_both(small):
-    found = small("--only", "memory")
-    assert found and all(line["part"] == "memory" for line in found)
+def test_memory_is_told_for_both():
+    pytest.importorskip("xgboost", exc_type=ImportError)
+    case = replace(K7, rows=1500, rounds=2, targets={cases.DIAGONAL: None})
+    found = memory.measure(case, cases.load(case, None, False), 1)
     if sys.platform == "linux":
-        assert all(line["own"] > 0 and line["host"] > 0 for line in found)
+        assert [(x.method, x.target) for x in found] == [(cases.DIAGONAL, None)]
+        assert found[0].own > 0 and found[0].host > 0
 
 
 def test_without_xgboost_it_says_what_to_install(monkeypatch, capsys, tmp_path):
