@@ -8,13 +8,24 @@ import io
 import sys
 from collections.abc import Sequence
 
-from . import convergence, literature, paper, quickstart, speed, study
+from . import (
+    convergence,
+    growth,
+    literature,
+    paper,
+    quickstart,
+    speed,
+    study,
+    time_to_quality,
+)
 
 __all__ = ["main"]
 
 _COMMANDS = {
     "quickstart": (quickstart, "held-out loss of the true Hessian and of diagonal stand-ins"),
-    "speed": (speed, "time and memory of a round, beside XGBoost"),
+    "speed": (speed, "time of rounds, prediction, binning and start, beside the host libraries"),
+    "growth": (growth, "how the time of a round grows with rows, features and classes"),
+    "time_to_quality": (time_to_quality, "seconds until the loss that a peer's best reaches"),
     "paper": (paper, "the paper's experiments: intercepts, one split, linear regression"),
     "study": (study, "losses of full gradient boosting on many data sets, after the same search"),
     "convergence": (convergence, "losses by round and second at four learning rates"),

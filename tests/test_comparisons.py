@@ -4,7 +4,6 @@ import builtins
 import contextlib
 import csv
 import io
-import json
 import subprocess
 import sys
 from pathlib import Path
@@ -13,11 +12,10 @@ import numpy as np
 import pytest
 
 import fullhess
-from comparisons import libraries, quickstart, speed
-from comparisons.__main__ import main
+from comparisons import libraries, quickstart
+from comparisons.__main__ import _COMMANDS, main
 from comparisons.libraries import Method, Run, fullhess_
 from comparisons.problems import digits, generated
-from comparisons.speed import XGBOOST, Result, cautions, interior_cuts
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -50,7 +48,7 @@ def test_help_lists_the_commands():
         [sys.executable, "-m", "comparisons", "--help"],
         cwd=ROOT, capture_output=True, encoding="utf-8", timeout=120, check=True,
     )  # fmt: skip
-    for command in ("quickstart", "speed", "paper", "study", "convergence", "literature"):
+    for command in _COMMANDS:
         assert command in done.stdout
 
 
@@ -102,13 +100,6 @@ def test_missing_library_is_named_and_left_out(monkeypatch):
     assert [module.LIBRARY for module in modules] == ["fullhess"]
     assert [note.partition(",")[0] for note in notes] == ["XGBoost", "LightGBM"]
     assert all("[compare]" in note for note in notes)
-
-
-def test_speed_without_xgboost_says_what_to_install(monkeypatch, capsys, tmp_path):
-    hide(monkeypatch, "xgboost")
-    assert main(["speed", "--quick", "--output", str(tmp_path)]) == 1
-    assert ".[compare]" in capsys.readouterr().err
-    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize(("typed", "hint"), [("quikstart", "'quickstart'"), ("xyz", "speed")])
@@ -164,42 +155,3 @@ def test_generated_data_are_the_same_every_time_and_hold_all_classes():
     assert X.dtype == np.float32 and X.shape == (2000, 54)
     assert (again == X).all() and (label == label_again).all()
     assert set(label) == set(range(7))
-
-
-def test_speed_measures_time_and_memory_of_both(tmp_path, capsys, monkeypatch):
-    pytest.importorskip("xgboost", exc_type=ImportError)
-    monkeypatch.setattr(speed, "METHODS", dict([*speed.METHODS.items()][-1:]))  # one will do
-    sizes = ["--rows", "2000", "--classes", "3", "--threads", "1"]
-    assert main(["speed", "--quick", *sizes, "--output", str(tmp_path)]) == 0
-    printed = capsys.readouterr().out
-    results = json.loads((tmp_path / "speed.json").read_text(encoding="utf-8"))["results"]
-    assert len(results) == 2
-    for line in results:
-        assert line["method"] in printed
-        assert 0 < line["fastest"] <= line["median"]
-    if sys.platform == "linux":
-        assert all(line["memory_mb"] > 0 for line in results)
-    with (tmp_path / "speed.csv").open(encoding="utf-8") as file:
-        assert [row["method"] for row in csv.DictReader(file)] == [r["method"] for r in results]
-
-
-def test_speed_warns_when_more_threads_made_xgboost_slower():
-    def host(threads, seconds):
-        return Result(7, threads, XGBOOST, seconds, np.median(seconds), fastest=min(seconds))
-
-    calm = [host(1, [1.0, 1.01, 1.02]), host(2, [0.5, 0.51, 0.52])]
-    assert cautions(calm) == []
-    slower, uneven = host(2, [1.1, 1.11, 1.12]), host(2, [0.5, 0.9, 0.95])
-    assert "slower on 2 threads" in cautions([calm[0], slower])[0]
-    assert "other work was running" in cautions([calm[0], uneven])[0]
-
-
-def test_both_sides_of_the_speed_comparison_have_the_same_bins():
-    xgboost = pytest.importorskip("xgboost", exc_type=ImportError)
-    X, label = generated(3000, 3, 4)
-    data = xgboost.QuantileDMatrix(X, label=label, max_bin=64)
-    binned = fullhess.BinnedMatrix.from_cuts(X, interior_cuts(data), comparison="<")
-    # The matrix gives back a value of each row's bin; binning these must change nothing.
-    representative = data.get_data().toarray().astype(np.float32)
-    assert (binned.codes == binned.binning.encode(representative).codes).all()
-    assert [len(np.unique(column)) for column in representative.T] == [*binned.binning.n_bins]

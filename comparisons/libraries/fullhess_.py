@@ -21,6 +21,7 @@ __all__ = [
     "METHODS",
     "bin_data",
     "compile_kernels",
+    "parameters",
     "predict",
     "size",
     "train",
@@ -60,18 +61,7 @@ def train(problem: Problem, settings: Settings, method: Method, on_round: OnRoun
     binned, valid = bin_data(problem, settings.max_bin, settings.n_jobs)
     log = RoundLog(on_round, settings.patience)
     model = fullhess.train(
-        {
-            "objective": "softmax",
-            "learning_rate": settings.learning_rate,
-            "max_depth": settings.max_depth,
-            "reg_lambda": settings.reg_lambda,
-            "min_child_weight": settings.min_child_weight,
-            "subsample": settings.subsample,
-            "colsample_bytree": settings.colsample_bytree,
-            "random_state": settings.seed,
-            "n_jobs": settings.n_jobs,
-            **method.params,
-        },
+        parameters(settings, method),
         binned,
         problem.y_train,
         evals=[
@@ -83,6 +73,22 @@ def train(problem: Problem, settings: Settings, method: Method, on_round: OnRoun
         metric=["log_loss", "error"],
     )
     return log.finish(LIBRARY, fullhess.__version__, method, model)
+
+
+def parameters(settings: Settings, method: Method) -> dict[str, Any]:
+    """The settings in the names of the library."""
+    return {
+        "objective": "softmax",
+        "learning_rate": settings.learning_rate,
+        "max_depth": settings.max_depth,
+        "reg_lambda": settings.reg_lambda,
+        "min_child_weight": settings.min_child_weight,
+        "subsample": settings.subsample,
+        "colsample_bytree": settings.colsample_bytree,
+        "random_state": settings.seed,
+        "n_jobs": settings.n_jobs,
+        **method.params,
+    }
 
 
 class _Recorder(fullhess.Callback):

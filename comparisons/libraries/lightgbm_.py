@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..problems import Problem
 from . import Method, OnRound, RoundLog, Run, Settings
 
-__all__ = ["LIBRARY", "METHODS", "predict", "size", "train"]
+__all__ = ["LIBRARY", "METHODS", "data_parameters", "parameters", "predict", "size", "train"]
 
 LIBRARY = "LightGBM"
 METHODS = (Method("one tree per class", "p(1−p)k/(k−1)"),)
@@ -21,30 +21,12 @@ _DATA_PARAMS = {"min_data_in_bin": 1, "feature_pre_filter": False, "verbosity": 
 
 def train(problem: Problem, settings: Settings, method: Method, on_round: OnRound) -> Run:
     """One training with its curves."""
-    data_params = {
-        **_DATA_PARAMS, "max_bin": settings.max_bin, "num_threads": settings.n_jobs,
-    }  # fmt: skip
+    data_params = data_parameters(settings)
     data = lightgbm.Dataset(problem.X_train, problem.y_train, params=data_params)
     valid = lightgbm.Dataset(problem.X_valid, problem.y_valid, reference=data, params=data_params)
     log = RoundLog(on_round, settings.patience)
     model = lightgbm.train(
-        {
-            "objective": "multiclass",
-            "num_class": problem.n_classes,
-            "learning_rate": settings.learning_rate,
-            "max_depth": settings.max_depth,
-            "num_leaves": 2**settings.max_depth,
-            "lambda_l2": settings.reg_lambda,
-            "min_sum_hessian_in_leaf": settings.min_child_weight,
-            "min_data_in_leaf": 1,
-            "bagging_fraction": settings.subsample,
-            "bagging_freq": 1,
-            "feature_fraction": settings.colsample_bytree,
-            "seed": settings.seed,
-            "metric": ["multi_logloss", "multi_error"],
-            **data_params,
-            **method.params,
-        },
+        parameters(problem, settings, method),
         data,
         settings.rounds,
         valid_sets=[data, valid],
@@ -52,6 +34,32 @@ def train(problem: Problem, settings: Settings, method: Method, on_round: OnRoun
         callbacks=_recorders(log),
     )
     return log.finish(LIBRARY, lightgbm.__version__, method, model)
+
+
+def data_parameters(settings: Settings) -> dict[str, Any]:
+    """How a Dataset is binned."""
+    return {**_DATA_PARAMS, "max_bin": settings.max_bin, "num_threads": settings.n_jobs}
+
+
+def parameters(problem: Problem, settings: Settings, method: Method) -> dict[str, Any]:
+    """The settings in the names of the library."""
+    return {
+        "objective": "multiclass",
+        "num_class": problem.n_classes,
+        "learning_rate": settings.learning_rate,
+        "max_depth": settings.max_depth,
+        "num_leaves": 2**settings.max_depth,
+        "lambda_l2": settings.reg_lambda,
+        "min_sum_hessian_in_leaf": settings.min_child_weight,
+        "min_data_in_leaf": 1,
+        "bagging_fraction": settings.subsample,
+        "bagging_freq": 1,
+        "feature_fraction": settings.colsample_bytree,
+        "seed": settings.seed,
+        "metric": ["multi_logloss", "multi_error"],
+        **data_parameters(settings),
+        **method.params,
+    }
 
 
 def _recorders(log: RoundLog) -> list[Any]:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ..problems import Problem
 from . import Method, OnRound, RoundLog, Run, Settings
 
-__all__ = ["ABSOLUTE_RESIDUAL", "LIBRARY", "METHODS", "predict", "size", "train"]
+__all__ = ["ABSOLUTE_RESIDUAL", "LIBRARY", "METHODS", "parameters", "predict", "size", "train"]
 
 LIBRARY = "XGBoost"
 METHODS = tuple(
@@ -31,20 +31,8 @@ def train(problem: Problem, settings: Settings, method: Method, on_round: OnRoun
     custom = method.curvature == ABSOLUTE_RESIDUAL
     model = xgboost.train(
         {
-            "objective": "multi:softprob",
-            "num_class": problem.n_classes,
-            "tree_method": "hist",
-            "learning_rate": settings.learning_rate,
-            "max_depth": settings.max_depth,
-            "reg_lambda": settings.reg_lambda,
-            "min_child_weight": settings.min_child_weight,
-            "subsample": settings.subsample,
-            "colsample_bytree": settings.colsample_bytree,
-            "seed": settings.seed,
-            "eval_metric": ["mlogloss", "merror"],
-            **common,
+            **parameters(problem, settings, method),
             **(_log_shares(problem) if custom else {}),
-            **method.params,
         },
         data,
         settings.rounds,
@@ -54,6 +42,26 @@ def train(problem: Problem, settings: Settings, method: Method, on_round: OnRoun
         callbacks=[_Recorder(log)],
     )
     return log.finish(LIBRARY, xgboost.__version__, method, model)
+
+
+def parameters(problem: Problem, settings: Settings, method: Method) -> dict[str, Any]:
+    """The settings in the names of the library."""
+    return {
+        "objective": "multi:softprob",
+        "num_class": problem.n_classes,
+        "tree_method": "hist",
+        "learning_rate": settings.learning_rate,
+        "max_depth": settings.max_depth,
+        "reg_lambda": settings.reg_lambda,
+        "min_child_weight": settings.min_child_weight,
+        "subsample": settings.subsample,
+        "colsample_bytree": settings.colsample_bytree,
+        "seed": settings.seed,
+        "eval_metric": ["mlogloss", "merror"],
+        "nthread": settings.n_jobs,
+        "max_bin": settings.max_bin,
+        **method.params,
+    }
 
 
 def _log_shares(problem: Problem) -> dict[str, list[float]]:

@@ -17,67 +17,90 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 import fullhess
 
-if TYPE_CHECKING:
-    from .speed import Result
+from ..progress import ProgressBar
+from .cases import METHODS, Case, Rows
+from .clocks import MAX_BINS, on_xgboost_bins, train_fullhess, train_xgboost, version
+from .lines import Line
 
-__all__ = ["measure", "save_data"]
+__all__ = ["measure"]
 
-_ROOT = Path(__file__).resolve().parent.parent
+TARGET = 1.3
+HOST = "XGBoost"
+_ROOT = Path(__file__).resolve().parents[2]
 _STATUS = Path("/proc/self/status")
 
 
-def save_data(
-    folder: Path,
-    X: NDArray[np.float32],
-    label: NDArray[np.int32],
-    binned: fullhess.BinnedMatrix,
-) -> None:
+def measure(case: Case, rows: Rows, threads: int) -> list[Line]:
+    """What every method of a case adds at its peak, beside XGBoost.
+
+    A case on fewer rows than it was made for has no targets.
+    """
+    lines: list[Line] = []
+    full_size = any(target is not None for target in case.targets.values())
+    with tempfile.TemporaryDirectory() as folder, ProgressBar(1 + len(case.targets), "run") as bar:
+        _save_data(Path(folder), rows, case)
+        bar.start(f"memory: {HOST}")
+        host = _megabytes(Path(folder), HOST, case, threads)
+        for name in case.targets:
+            bar.advance()
+            bar.start(f"memory: {name}")
+            own = _megabytes(Path(folder), name, case, threads)
+            if own is None:  # neither can be told here
+                return []
+            lines.append(
+                Line(
+                    "memory", rows.words, name, threads, "megabytes that training adds", own, host,
+                    version(HOST), target=TARGET if full_size else None,
+                )
+            )  # fmt: skip
+        bar.advance()
+    return lines
+
+
+def _save_data(folder: Path, rows: Rows, case: Case) -> None:
     """Leave what the child processes need: raw values, labels, codes and cuts."""
-    np.save(folder / "X.npy", X)
-    np.save(folder / "label.npy", label)
+    _, binned, _ = on_xgboost_bins(rows.X, rows.label, case.tree)
+    np.save(folder / "X.npy", rows.X)
+    np.save(folder / "label.npy", rows.label)
     np.save(folder / "codes.npy", binned.codes)
     np.savez(folder / "cuts.npz", *binned.binning.cuts)
 
 
-def measure(folder: Path, line: Result, rounds: int) -> float | None:
+def _megabytes(folder: Path, method: str, case: Case, threads: int) -> float | None:
     """Megabytes that training with a method adds at its peak; None if unknown."""
     request = {
-        "folder": str(folder),
-        "method": line.method,
-        "threads": line.threads,
-        "classes": line.classes,
-        "rounds": rounds,
-    }
+        "folder": str(folder), "method": method, "threads": threads, "classes": case.n_classes,
+        "rounds": case.rounds, "tree": dict(case.tree),
+    }  # fmt: skip
     path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
     answer = subprocess.run(
-        [sys.executable, "-m", "comparisons.memory", json.dumps(request)],
+        [sys.executable, "-m", __name__, json.dumps(request)],
         capture_output=True,
         text=True,
         check=False,
         env={**os.environ, "PYTHONPATH": path},
     )
     if answer.returncode != 0:
-        raise RuntimeError(f"measuring the memory of {line.method} failed:\n{answer.stderr}")
+        raise RuntimeError(f"measuring the memory of {method} failed:\n{answer.stderr}")
     value = json.loads(answer.stdout.splitlines()[-1])
     return None if value is None else float(value)
 
 
 def _child(request: dict[str, Any]) -> float | None:
     """Train as the request says; megabytes added."""
-    from .speed import XGBOOST
-
     threads = request["threads"]
-    prepare = _xgboost_job if request["method"] == XGBOOST else _fullhess_job
-    train = prepare(Path(request["folder"]), request["method"], request["classes"])
+    prepare = _xgboost_job if request["method"] == HOST else _fullhess_job
+    train = prepare(Path(request["folder"]), request)
     train(True, 1, threads)  # a few rows: code, thread pools and other lasting things
     _settle()
     before = _reset_peak()
@@ -89,9 +112,7 @@ def _child(request: dict[str, Any]) -> float | None:
 Job = Callable[[bool, int, int], object]  # on a few rows only, rounds, threads
 
 
-def _fullhess_job(folder: Path, method: str, classes: int) -> Job:
-    from .speed import METHODS, train_fullhess
-
+def _fullhess_job(folder: Path, request: dict[str, Any]) -> Job:
     with np.load(folder / "cuts.npz") as stored:
         cuts = [stored[name] for name in stored.files]
     features = fullhess.FeatureSpace.of(len(cuts), "<")
@@ -99,29 +120,28 @@ def _fullhess_job(folder: Path, method: str, classes: int) -> Job:
     binned = fullhess.BinnedMatrix(np.load(folder / "codes.npy"), binning)
     label = np.load(folder / "label.npy")
     few = fullhess.BinnedMatrix(binned.codes[: _few(label)], binning)
-    params = METHODS[method.removeprefix("fullhess ")]
+    few_labels = (np.arange(few.n_samples) % request["classes"]).astype(np.int32)
+    params = {**request["tree"], **METHODS[request["method"]]}
 
     def train(on_few: bool, rounds: int, threads: int) -> object:
-        data, y = (few, np.arange(few.n_samples) % classes) if on_few else (binned, label)
-        return train_fullhess(data, y.astype(np.int32), params, rounds, threads)
+        data, y = (few, few_labels) if on_few else (binned, label)
+        return train_fullhess(data, y, params, rounds, threads)
 
     return train
 
 
-def _xgboost_job(folder: Path, method: str, classes: int) -> Job:
+def _xgboost_job(folder: Path, request: dict[str, Any]) -> Job:
     import xgboost
-
-    from .speed import MAX_BINS, train_xgboost
 
     X = np.load(folder / "X.npy")
     label = np.load(folder / "label.npy")
-    n = _few(label)
-    options = {"max_bin": MAX_BINS, "nthread": 1}
+    n, classes = _few(label), request["classes"]
+    options = {"max_bin": MAX_BINS[HOST], "nthread": 1}
     data = xgboost.QuantileDMatrix(X, label=label, **options)
     few = xgboost.QuantileDMatrix(X[:n], label=np.arange(n) % classes, **options)
 
     def train(on_few: bool, rounds: int, threads: int) -> object:
-        return train_xgboost(few if on_few else data, classes, rounds, threads)
+        return train_xgboost(few if on_few else data, classes, request["tree"], rounds, threads)
 
     return train
 
