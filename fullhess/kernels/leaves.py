@@ -69,7 +69,7 @@ def _unpack(layout, curvature, out):
                 out[i, j] = out[j, i] = curvature[packed_index(i, j, k)]
 
 
-@kernel
+@kernel(fastmath={"reassoc", "contract"})
 def _factor(matrix):
     """LLᵀ of a positive definite matrix, in its lower triangle."""
     k = matrix.shape[0]
@@ -98,6 +98,28 @@ def _solve_factored(factor, b):
         for l in range(i + 1, k):
             total -= factor[l, i] * b[l]
         b[i] = total / factor[i, i]
+
+
+@kernel
+def _solve_rows(factor, b):
+    """b (k, k) becomes the solution of L Lᵀ X = b, all columns at once along its rows."""
+    k = factor.shape[0]
+    for i in range(k):
+        for l in range(i):
+            entry = factor[i, l]
+            for c in range(k):
+                b[i, c] -= entry * b[l, c]
+        inverse = 1.0 / factor[i, i]
+        for c in range(k):
+            b[i, c] *= inverse
+    for i in range(k - 1, -1, -1):
+        for l in range(i + 1, k):
+            entry = factor[l, i]
+            for c in range(k):
+                b[i, c] -= entry * b[l, c]
+        inverse = 1.0 / factor[i, i]
+        for c in range(k):
+            b[i, c] *= inverse
 
 
 @kernel(allocates=True)
@@ -138,11 +160,10 @@ def sweep_path_prior(layout, parent, leaf, gradient, curvature, x, reg_lambda, o
         _solve_factored(matrix[v], message)
         for j in range(k):
             vector[up, j] += reg_lambda * message[j]
-        for column in range(k):  # λ (A + λI)⁻¹ A, symmetric
-            message[:] = original[:, column]
-            _solve_factored(matrix[v], message)
+        _solve_rows(matrix[v], original)
+        for i in range(k):  # λ (A + λI)⁻¹ A, symmetric
             for j in range(k):
-                matrix[up, j, column] += reg_lambda * message[j]
+                matrix[up, i, j] += reg_lambda * original[i, j]
     for v in range(n_nodes):
         out[v] = vector[v]
         if v > 0:
