@@ -99,8 +99,11 @@ def _sets(groups: Grouped) -> list[str]:
     return list(dict.fromkeys(data for data, _ in groups))
 
 
-def peer_table(groups: Grouped, peer: str) -> list[list[str]]:
-    """For each data set the peer's mark, and our seconds as ratios to the peer's."""
+def peer_table(groups: Grouped, peer: str, max_rounds: int) -> list[list[str]]:
+    """For each data set the peer's mark, and our seconds as ratios to the peer's.
+
+    A peer whose last allowed round is its best was stopped by the limit, which is said.
+    """
     table = [
         ["data", "loss of the peer", "its rounds", "its seconds",
          *(f"{name.removeprefix('fullhess ')}" for name in _OWN_NAMES)]
@@ -112,7 +115,8 @@ def peer_table(groups: Grouped, peer: str) -> list[list[str]]:
         cells = [_ratio_cell(ratio_to_peer(groups[data, name], groups[data, peer]))
                  for name in _OWN_NAMES]  # fmt: skip
         rounds = int(mark.losses.argmin()) + 1
-        table.append([data, f"{mark.best:.4f}", str(rounds), f"{mark.seconds_to_best:.3g}", *cells])
+        words = f"{rounds}, the limit" if rounds == max_rounds else str(rounds)
+        table.append([data, f"{mark.best:.4f}", words, f"{mark.seconds_to_best:.3g}", *cells])
     return table
 
 
@@ -177,7 +181,7 @@ def write_report(
     """Print the tables; write them and the figure."""
     groups = grouped(rows)
     peers = [p for p in _PEER_NAMES if any(method == p for _, method in groups)]
-    tables = {peer: markdown_table(peer_table(groups, peer)) for peer in peers}
+    tables = {peer: markdown_table(peer_table(groups, peer, protocol.rounds)) for peer in peers}
     for peer, text in tables.items():
         print(f"\nSeconds to the loss of {peer}, as ratios to its own:\n\n{text}\n")
         print(named_line("Target", targets_line(groups, peer)))
@@ -232,6 +236,7 @@ A cell is our seconds to that loss over the peer's: with that of our {protocol.n
 which is there soonest, and in brackets with the one of our lowest loss, which is how the peer's
 setting was chosen. The first is the time to a known goal, the second cannot profit from the choice.
 Aimed at is {TARGET:g} on {OF_FOUR} of four sets; "{NEVER}" means that the loss was not reached.
+Where the peer's best round is the limit, its loss was still falling.
 
 {sections}
 

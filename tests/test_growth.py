@@ -145,9 +145,10 @@ def test_tables_name_what_is_never_reached_and_what_is_soonest():
         **{key: [1.0, 0.8, 0.6] for key in peers},
     }  # fmt: skip
     groups = {("d", name): [training(name, losses)] for name, losses in curves.items()}
-    cells = peer_table(groups, peers[0])[1]
+    cells = peer_table(groups, peers[0], 100)[1]
     assert cells[:4] == ["d", "0.6000", "3", "3"]
     assert cells[4:] == ["0.33 (0.33)", "0.67 (0.67)", "never (never)"]
+    assert peer_table(groups, peers[0], 3)[1][2] == "3, the limit"
     last = levels_table(groups)[-1]
     assert last[:2] == ["d", "0.9000"] and last[2] == "**1** (1)" and last[4] == "2 (2)"
 

@@ -148,10 +148,13 @@ def test_a_ratio_is_met_from_below_and_a_speed_up_from_above():
     assert line(host=2.0).met is None and line(host=None, target=1.0).met is None
 
 
-def test_summary_counts_targets_and_names_those_missed():
-    found = [line(host=2.0, target=0.5), line(host=1.0, target=0.5, method="slow"), line(host=1.0)]
-    text = lines.summary(found)
-    assert "1 of 2" in text and "slow" in text
+def test_summary_counts_targets_by_part_and_doubts_what_a_busy_machine_says():
+    found = [line(host=2.0, target=0.5), line(host=1.0, target=0.5), line(host=1.0)]
+    other = replace(found[0], part="memory")
+    assert lines.summary([*found, other]) == "2 of 3 reached: rounds 1 of 2, memory 1 of 1"
+    slower = line(kind="speed-up", host=0.9, threads=2)
+    assert "see the cautions" in lines.summary([*found, slower])
+    assert "full sizes" in lines.summary(found[2:])
 
 
 def test_measurements_that_say_little_are_told():
@@ -160,7 +163,7 @@ def test_measurements_that_say_little_are_told():
     uneven = replace(steady, own_samples=(0.5, 0.9, 0.95))
     assert "other work was running" in lines.cautions([steady, uneven])[0]
     slower = line(kind="speed-up", host=0.9, threads=2)
-    assert "slower on 2 threads" in lines.cautions([slower])[0]
+    assert "slower on several threads" in lines.cautions([slower])[0]
     smaller = line(host=1.0, own_leaves=40.0, host_leaves=64.0)
     assert "40 leaves" in lines.cautions([smaller])[0]
 

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib import import_module
+from pathlib import Path
 
 from .. import data
 from ..libraries.fullhess_ import compile_kernels
@@ -98,21 +99,23 @@ def run(args: argparse.Namespace) -> int:
     print(named_line("Measured", str(plan)), flush=True)
     facts = environment()  # before this command adds to the load
     compiling = _compile(plan)
+    name = "speed_quick" if plan.quick else "speed"
+    known = {"environment": facts, "plan": str(plan), "compile_seconds": compiling}
     lines: list[Line] = []
+    written: list[Path] = []
     for found in _measure(plan):
         lines += found
-        print(f"\n{table(found)}", flush=True)
+        if found:
+            print(f"\n{table(found)}", flush=True)
+            written = write(lines, known, directory, name)  # an interrupted run keeps its parts
     if not lines:
         print("nothing could be measured here", file=sys.stderr)
         return 1
-    print()
-    name = "speed_quick" if plan.quick else "speed"
-    known = {"environment": facts, "plan": str(plan), "compile_seconds": compiling}
-    print(named_line("Targets", summary(lines)))
+    print(f"\n{named_line('Targets', summary(lines))}")
     print(named_line("Machine", environment_line(facts)))
     for caution in [*_cautions(plan), *cautions(lines)]:
         print(named_line("Caution", caution))
-    for path in write(lines, known, directory, name):
+    for path in written:
         print(named_line("Written", shown(path)))
     return 0
 

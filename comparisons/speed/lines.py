@@ -111,13 +111,16 @@ def _digits(value: float | None) -> str:
 
 
 def summary(lines: Sequence[Line]) -> str:
-    """How many targets were reached."""
+    """How many targets were reached, in all and in each part."""
     aimed = [line for line in lines if line.met is not None]
     if not aimed:
         return "none: targets are for the full sizes"
-    missed = [f"{line.part}: {line.problem}, {line.method}" for line in aimed if not line.met]
-    text = f"{len(aimed) - len(missed)} of {len(aimed)} reached"
-    return text + (f"; missed: {'; '.join(dict.fromkeys(missed))}" if missed else "")
+    parts = []
+    for part in dict.fromkeys(line.part for line in aimed):
+        verdicts = [line.met for line in aimed if line.part == part]
+        parts.append(f"{part} {sum(map(bool, verdicts))} of {len(verdicts)}")
+    text = f"{sum(bool(line.met) for line in aimed)} of {len(aimed)} reached: {', '.join(parts)}"
+    return text + ("; not to be relied on, see the cautions" if cautions(lines) else "")
 
 
 def cautions(lines: Sequence[Line]) -> list[str]:
@@ -129,12 +132,14 @@ def cautions(lines: Sequence[Line]) -> list[str]:
             f"repeats of the same kind differ (the middle half by up to {spread:.1f} times): "
             "other work was running, and the numbers are rough"
         )
+    slower = [x.problem for x in lines if x.kind == "speed-up" and x.host and x.host < 1.0]
+    if slower:
+        found.append(
+            f"the other library was slower on several threads than on one ("
+            f"{'; '.join(dict.fromkeys(slower))}): the cores were not free, and lines of several "
+            "threads say nothing of an idle machine"
+        )
     for line in lines:
-        if line.kind == "speed-up" and line.host is not None and line.host < 1.0:
-            found.append(
-                f"{line.problem}: {line.against} was slower on {line.threads} threads than on one: "
-                "the cores were not free, and such lines say nothing of an idle machine"
-            )
         if line.own_leaves and line.host_leaves:
             ratio = line.own_leaves / line.host_leaves
             if max(ratio, 1.0 / ratio) > SAME_SIZE:
