@@ -376,6 +376,7 @@ class Grower:
             node.low,
             node.high,
             self._node_seed(node),
+            scratch.buffers,
             scratch.lanes,
             node.left_bins,
             node.splits,

@@ -14,6 +14,7 @@ from .bins import BinnedMatrix
 from .curvature import Layout
 from .kernels.histogram import build_histogram, build_sparse_histogram, row_vectors
 from .kernels.lanes import new_lanes
+from .kernels.splitting import Buffers, new_buffers
 from .memory import aligned_empty, aligned_zeros
 from .sparse import SparseBlock, find_prevailing
 
@@ -30,6 +31,7 @@ class Scratch(NamedTuple):
 
     histogram: NDArray[np.float32]  # (n_cells, width)
     carry: NDArray[np.float64]  # (most cells of a block, width) zeros
+    buffers: Buffers
     lanes: NDArray[Any]  # kernels.lanes.new_lanes
     orders: NDArray[np.int32]  # (n_cells,) scanning orders; empty without categories
 
@@ -144,6 +146,7 @@ class HistogramPool:
         return Scratch(
             aligned_empty(self.shape, np.float32),
             self._new_carry(),
+            new_buffers(layout.n_outputs, layout.width),
             new_lanes(layout.code, layout.n_outputs, layout.width),
             np.empty(self.shape[0] if self.has_categories else 0, np.int32),
         )

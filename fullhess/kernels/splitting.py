@@ -48,7 +48,21 @@ class Buffers(NamedTuple):
     around: NDArray[np.float64]  # (k,) the centre, classes in the order of the lanes
 
 
-@kernel(allocates=True)
+def new_buffers(k, width):
+    """The buffers of one thread."""
+    return Buffers(
+        total=np.empty(width),
+        rest=np.empty(width),
+        left=np.empty(width),
+        prefixes=np.zeros((HALF, width)),
+        places=np.empty(HALF, np.int64),
+        positions=np.empty(HALF, np.int64),
+        scores=np.empty(HALF),
+        around=np.empty(k),
+    )
+
+
+@kernel
 def find_best_splits(
     histogram,
     features,
@@ -64,6 +78,7 @@ def find_best_splits(
     low,
     high,
     seed,
+    buffers,
     lanes,
     left_bins,
     out,
@@ -86,24 +101,13 @@ def find_best_splits(
     monotone : (d,) int8 direction in which every score must go with the feature; with
         low, high : (k,) bounds of the node's values; read if ``settings.constrained``.
     seed : of the one random candidate to try of each feature; negative: try all.
-    lanes : scratch (``new_lanes``).
+    buffers, lanes : scratch (``new_buffers``, ``new_lanes``).
     left_bins : (n_cells,) uint8, output: for a categorical feature, the bins on
         the left (the missing bin is always on the right).
     out : (d, SPLIT_FIELDS) float64, output rows of the block's features: gain (-inf
         without a valid split), children's score, bin, default_left, rows on the
         left, rows on the right.
     """
-    width = histogram.shape[1]
-    buffers = Buffers(
-        np.empty(width),
-        np.empty(width),
-        np.empty(width),
-        np.zeros((HALF, width)),
-        np.empty(HALF, np.int64),
-        np.empty(HALF, np.int64),
-        np.empty(HALF),
-        np.empty(settings.k),
-    )
     for index in range(features.shape[0]):
         f = features[index]
         out[f, 0] = -np.inf
@@ -132,7 +136,9 @@ def find_best_splits(
         )
 
 
-@kernel
+# Called in one place, and inlined there: a function of its own would be compiled together
+# with all of the lanes once more. So are those it calls.
+@kernel(inline="always")
 def _search_feature(
     f,
     cells,
@@ -265,8 +271,6 @@ def _scan(
     """Try the prefixes of an order (or its single bins) as left children.
 
     The rest, missing rows first of all, is on the left from the start or not at all.
-    Inlined, since every further function around the lanes is compiled together with
-    all of them once more.
     """
     total, rest, left = buffers.total, buffers.rest, buffers.left
     places, positions, prefixes = buffers.places, buffers.positions, buffers.prefixes
@@ -332,7 +336,7 @@ def _close_gaps(n, positions, prefixes):
             kept += 1
 
 
-@kernel
+@kernel(inline="always")
 def _keep_best(
     n,
     direction,

@@ -19,7 +19,7 @@ from fullhess.kernels.histogram import build_histogram, row_vectors
 from fullhess.kernels.lanes import SplitSettings, new_lanes
 from fullhess.kernels.partition import partition_rows
 from fullhess.kernels.softmax import accumulate_leaves
-from fullhess.kernels.splitting import SPLIT_FIELDS, find_best_splits
+from fullhess.kernels.splitting import SPLIT_FIELDS, find_best_splits, new_buffers
 from fullhess.objectives import Softmax
 from fullhess.threads import Workers
 
@@ -105,8 +105,8 @@ def test_find_best_splits(node, benchmark):
         find_best_splits, histogram, node.features, np.ones(N_FEATURES, np.uint8), binning.n_bins,
         node.offsets, binning.features.categorical, np.empty(0, np.int32), settings,
         np.zeros(layout.n_outputs), 0.0, np.zeros(N_FEATURES, np.int8),
-        np.full(layout.n_outputs, -np.inf), np.full(layout.n_outputs, np.inf), -1, lanes,
-        np.empty(0, np.uint8), out,
+        np.full(layout.n_outputs, -np.inf), np.full(layout.n_outputs, np.inf), -1,
+        new_buffers(layout.n_outputs, layout.width), lanes, np.empty(0, np.uint8), out,
     )  # fmt: skip
     assert np.isfinite(out).all()
     assert (out[:, 4] + out[:, 5] == N_ROWS).all()
