@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import data, libraries, splits
-from .contenders import ALL_DATA, OWN, PEERS, Protocol, draws, full_name
+from . import budgets, data, libraries, splits
+from .contenders import ALL_DATA, BASELINE, OWN, PEERS, Protocol, draws, full_name
 from .data import Parts
 from .ledger import Ledger
 from .libraries import Method, Run, Settings
@@ -25,7 +25,7 @@ from .report import environment, environment_line, named_line, output_directory,
 
 __all__ = ["Result", "add_arguments", "evaluate", "log_loss", "run", "search"]
 
-QUICK = Protocol(n_draws=2, seeds=(0,), rounds=15, patience=5, max_train=400, more_rows={})
+QUICK = Protocol(n_draws=2, seeds=(0,), rounds=15, patience=5, max_train=400, other_rows={})
 QUICK_DATA = ("wine", "digits", "poker")
 KEY = ("data", "seed", "method", "version", "protocol")
 
@@ -41,6 +41,9 @@ class Result:
     train_cpu, search_cpu : processor seconds of the chosen training and of all draws,
         with binning and the evaluation of two sets each round.
     predict_cpu : processor seconds to predict the test part.
+    equal_time_loss : test loss within the processor time that the baseline's chosen
+        training took on this split (``budgets.losses_within``).
+    timed_losses : test losses within each of ``budgets.BUDGETS``, packed.
     rises, search_rises : rounds that raised the training loss, in the chosen training and
         in those draws that take all rows; NaN if the library does not tell.
     """
@@ -65,6 +68,8 @@ class Result:
     predict_cpu: float
     rises: float
     search_rises: float
+    equal_time_loss: float
+    timed_losses: str
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -76,7 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--methods", nargs="+", metavar="NAME", help="methods by full name (default: all)"
     )
     parser.add_argument(
-        "--seeds", type=positive, metavar="N", help="splits of every set (default 4)"
+        "--seeds", type=positive, metavar="N", help="splits of every set (default 3)"
     )
     parser.add_argument(
         "--quick", action="store_true", help="three embedded sets and few rounds, to see it work"
@@ -162,8 +167,19 @@ def _train_all(
                     name = full_name(module.LIBRARY, method)
                     bar.start(f"{dataset.name}, split {seed}: {name}")
                     if (dataset.name, str(seed), name, protocol.key) not in done:
-                        ledger.add(vars(search(parts, module, method, protocol, seed)))
+                        allowed = _baseline_seconds(ledger, dataset.name, seed, protocol)
+                        result = search(parts, module, method, protocol, seed, allowed)
+                        ledger.add(vars(result))
                     bar.advance()
+
+
+def _baseline_seconds(ledger: Ledger, name: str, seed: int, protocol: Protocol) -> float | None:
+    """Processor seconds of the baseline's chosen training on a split; None before it ran."""
+    wanted = {"data": name, "seed": str(seed), "method": BASELINE, "protocol": protocol.key}
+    for row in ledger.rows:
+        if all(row[column] == value for column, value in wanted.items()):
+            return float(row["train_cpu"])
+    return None
 
 
 def _compare_splits(sets: Sequence[data.Dataset], protocol: Protocol, ledger: Ledger) -> None:
@@ -177,9 +193,19 @@ def _compare_splits(sets: Sequence[data.Dataset], protocol: Protocol, ledger: Le
 
 
 def search(
-    parts: Parts, module: ModuleType, method: Method, protocol: Protocol, seed: int
+    parts: Parts,
+    module: ModuleType,
+    method: Method,
+    protocol: Protocol,
+    seed: int,
+    allowed: float | None = None,
 ) -> Result:
-    """Train with every draw, choose by validation loss, and test the chosen model once."""
+    """Train with every draw, choose by validation loss, and test the chosen model.
+
+    Parameters
+    ----------
+    allowed : processor seconds for ``equal_time_loss``; None: those of the chosen training.
+    """
     settings = draws(protocol, seed)
     problem = parts.problem
     _train(module, parts, replace(settings[0], rounds=2), method)  # whatever is compiled, is now
@@ -193,12 +219,14 @@ def search(
     chosen = runs[best]
     loss, error, predict_cpu = evaluate(module, chosen, parts)
     leaves, n_bytes = module.size(chosen)
+    allowed = seconds[best] if allowed is None else allowed
+    equal, *timed = budgets.losses_within((allowed, *budgets.BUDGETS), module, runs, seconds, parts)
     all_rows = [r for r, draw in zip(runs, settings, strict=True) if draw.subsample == 1.0]
     return Result(
         problem.name, seed, full_name(module.LIBRARY, method), chosen.version, protocol.key,
         len(problem.y_train), problem.X_train.shape[1], problem.n_classes, best, losses[best],
         loss, error, chosen.best + 1, leaves, n_bytes, seconds[best], sum(seconds), predict_cpu,
-        _rises([chosen]), _rises(all_rows),
+        _rises([chosen]), _rises(all_rows), equal, budgets.pack(timed),
     )  # fmt: skip
 
 

@@ -136,7 +136,7 @@ def protocol_words(found: Findings, protocol: Protocol) -> str:
     splits = f"{per_set.min()}" if per_set.min() == per_set.max() else (
         f"{per_set.min()} to {per_set.max()}"
     )  # fmt: skip
-    more = ", ".join(f"{n} for {name}" for name, n in protocol.more_rows.items())
+    more = ", ".join(f"{n} for {name}" for name, n in protocol.other_rows.items())
     return f"""## How it was done
 
 {len(loss.methods)} methods, {len(loss.sets)} data sets, {splits} random stratified splits of each

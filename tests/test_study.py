@@ -20,7 +20,7 @@ from comparisons.study_stats import Contrast, contrast, holm, tabulate
 from comparisons.study_words import verdict
 
 EVERY = {**libraries.MODULES, **libraries.FURTHER_MODULES}
-TINY = Protocol(n_draws=2, seeds=(0,), rounds=4, patience=2, max_train=120, more_rows={})
+TINY = Protocol(n_draws=2, seeds=(0,), rounds=4, patience=2, max_train=120, other_rows={})
 
 
 def small_parts():
