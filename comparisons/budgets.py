@@ -35,7 +35,8 @@ def clock(run: Run, total: float) -> NDArray[np.float64]:
     seconds = run.cpu_seconds
     if np.isnan(seconds).any():
         seconds = np.full(len(seconds), total / len(seconds))
-    return max(total - seconds.sum(), 0.0) + np.cumsum(seconds)
+    before = max(total - float(seconds.sum()), 0.0)
+    return np.asarray(before + np.cumsum(seconds))
 
 
 def first_rounds(run: Run, n: int) -> Run:

@@ -40,7 +40,7 @@ KEY = ("data", "method", "version", "rounds", "reg_lambda", "learning_rate")
 _STEP = {"leaf_solver": "newton", "split_gain": "quadratic"}
 METHODS = (
     ("fullhess", Method("default", "diag(p) − ppᵀ")),
-    ("fullhess", Method("path prior", "diag(p) − ppᵀ", {"leaf_prior": "path"})),
+    ("fullhess", Method("ridge", "diag(p) − ppᵀ", {"leaf_prior": "ridge"})),
     ("fullhess", Method("full, Newton step", "diag(p) − ppᵀ", {"hessian": "full", **_STEP})),
     ("fullhess", Method("p(1−p)", "p(1−p)", {"hessian": "diagonal", **_STEP})),
     ("XGBoost", Method("2p(1−p)", "2p(1−p)", {"multi_strategy": "multi_output_tree"})),
@@ -258,7 +258,7 @@ Written by `python -m comparisons convergence` on {time.strftime("%Y-%m-%d")}: {
 ## Rounds that raised the training loss
 
 Over all data sets; in brackets the largest factor of one round. fullhess promises none with its
-defaults and with the path prior; the single steps ("Newton step", p(1−p)) promise nothing.
+defaults and with the ridge; the single steps ("Newton step", p(1−p)) promise nothing.
 
 {markdown_table(table)}
 

@@ -16,7 +16,7 @@ __all__ = ["draw"]
 
 _STYLES: dict[str, dict[str, Any]] = {
     "fullhess default": {"color": PALETTE["blue"], "linewidth": 2.8, "zorder": 6},
-    "fullhess path prior": {"color": PALETTE["sky"], "linewidth": 2.8, "zorder": 5},
+    "fullhess ridge": {"color": PALETTE["sky"], "linewidth": 2.8, "zorder": 5},
     "fullhess full, Newton step": {"color": PALETTE["pink"]},
     "fullhess p(1−p)": {"color": PALETTE["brown"]},
     "XGBoost 2p(1−p)": {"color": PALETTE["black"], "linestyle": (0, (1.2, 1.6))},

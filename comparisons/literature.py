@@ -46,7 +46,7 @@ _COMMON = {
 }  # fmt: skip
 METHODS = {
     "default": {},
-    "path prior": {"leaf_prior": "path"},
+    "ridge": {"leaf_prior": "ridge"},
     "2p(1−p), Newton step": {
         "hessian": "upper_bound", "leaf_solver": "newton", "split_gain": "quadratic",
     },

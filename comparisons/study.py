@@ -6,7 +6,7 @@ import argparse
 import sys
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from types import ModuleType
 from typing import Any
@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import budgets, data, libraries, splits
-from .contenders import ALL_DATA, BASELINE, OWN, PEERS, Protocol, draws, full_name
+from .contenders import ALL_DATA, BASELINE, FURTHER_DATA, OWN, PEERS, Protocol, draws, full_name
 from .data import Parts
 from .ledger import Ledger
 from .libraries import Method, Run, Settings
@@ -156,21 +156,32 @@ def _train_all(
     protocol: Protocol,
     ledger: Ledger,
 ) -> None:
-    """Do what the ledger lacks: one split of all sets, then the next split."""
+    """Do what the ledger lacks: one split of all sets, then the next split.
+
+    Sets of ``FURTHER_DATA`` follow when all splits of the others are done.
+    """
     done = {key[:3] + key[4:] for key in ledger.done()}  # whatever the version
     total = len(protocol.seeds) * len(sets) * len(contenders)
     with ProgressBar(total, unit="search") as bar:
-        for seed in protocol.seeds:
+        for seed, dataset in _order(sets, protocol.seeds):
+            parts = data.split(dataset, seed, protocol.rows(dataset.name))
+            for module, method in contenders:
+                name = full_name(module.LIBRARY, method)
+                bar.start(f"{dataset.name}, split {seed}: {name}")
+                if (dataset.name, str(seed), name, protocol.key) not in done:
+                    allowed = _baseline_seconds(ledger, dataset.name, seed, protocol)
+                    ledger.add(vars(search(parts, module, method, protocol, seed, allowed)))
+                bar.advance()
+
+
+def _order(
+    sets: Sequence[data.Dataset], seeds: Sequence[int]
+) -> Iterator[tuple[int, data.Dataset]]:
+    for further in (False, True):
+        for seed in seeds:
             for dataset in sets:
-                parts = data.split(dataset, seed, protocol.rows(dataset.name))
-                for module, method in contenders:
-                    name = full_name(module.LIBRARY, method)
-                    bar.start(f"{dataset.name}, split {seed}: {name}")
-                    if (dataset.name, str(seed), name, protocol.key) not in done:
-                        allowed = _baseline_seconds(ledger, dataset.name, seed, protocol)
-                        result = search(parts, module, method, protocol, seed, allowed)
-                        ledger.add(vars(result))
-                    bar.advance()
+                if (dataset.name in FURTHER_DATA) == further:
+                    yield seed, dataset
 
 
 def _baseline_seconds(ledger: Ledger, name: str, seed: int, protocol: Protocol) -> float | None:
