@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -169,8 +168,6 @@ def test_notebooks_run(notebook):
     host = notebook.stem.partition("_")[0]
     if host in ("xgboost", "lightgbm"):
         pytest.importorskip(host)
-        if find_spec(f"fullhess.{host}") is None:
-            pytest.skip(f"fullhess.{host} is not there yet")
     done = subprocess.run(
         [sys.executable, str(notebook)], capture_output=True, encoding="utf-8", timeout=300,
         env={**os.environ, "NOTEBOOK_ROUNDS": "5", "PYTHONIOENCODING": "utf-8"}, cwd=ROOT,
