@@ -10,7 +10,9 @@ import numpy as np
 
 from .libraries import Method, Settings
 
-__all__ = ["ALL_DATA", "BASELINE", "FURTHER_DATA", "OWN", "PEERS", "Protocol", "draws", "full_name"]
+__all__ = [
+    "BASELINE", "FURTHER_DATA", "OWN", "PEERS", "PLANS", "Plan", "Protocol", "draws", "full_name",
+]  # fmt: skip
 
 FULL = "diag(p) − ppᵀ"
 
@@ -53,6 +55,12 @@ OWN = (
     _exact("2p(1−p) splits", "2p(1−p)", split_hessian="upper_bound", split_gain="quadratic"),
     _own("damped step", leaves="one damped step, full", leaf_solver="damped", leaf_prior="path"),
     _own("Newton step, ridge", leaves="one step, full", **_steps("full")),
+    _exact("2p(1−p) splits, ridge", "2p(1−p)", "ridge", split_hessian="upper_bound",
+           split_gain="quadratic"),
+    _own("2p(1−p) splits, Newton step, ridge", "2p(1−p)", "one step, full",
+         **_steps("full", split_hessian="upper_bound")),
+    _own("full splits, 2p(1−p) leaves", leaves="one step, 2p(1−p)",
+         **_steps("upper_bound", split_hessian="full")),
     *_stand_in("2p(1−p)", "upper_bound"),
     *_stand_in("|p−y|", "absolute_residual"),
 )  # fmt: skip
@@ -74,15 +82,6 @@ PEERS = (
 )  # fmt: skip
 BASELINE = "XGBoost vector leaves"  # what ratios are taken to
 
-# With a time limit, as many as possible are finished on all splits: first the sets that give
-# more rows than the smaller study had, then small ones and those of many classes.
-CORE_DATA = (
-    "ann_thyroid", "shuttle", "nursery", "splice", "waveform_21", "connect_4", "diamonds_cut",
-    "poker", "satimage", "pendigits", "covertype", "car", "yeast", "winequality_red", "segment",
-)  # fmt: skip
-FURTHER_DATA = ("vehicle", "vowel", "dermatology", "glass", "wine", "digits", "letter")
-ALL_DATA = (*CORE_DATA, *FURTHER_DATA)
-
 
 def full_name(library: str, method: Method) -> str:
     return f"{library} {method.name}"
@@ -102,14 +101,14 @@ class Protocol:
         instead of any place in it.
     """
 
-    n_draws: int = 6
+    n_draws: int = 5
     seeds: tuple[int, ...] = (0, 1, 2)
-    rounds: int = 150
-    patience: int = 12
+    rounds: int = 120
+    patience: int = 10
     max_bin: int = 64
     max_train: int = 4000
     other_rows: dict[str, int] = field(default_factory=lambda: {"letter": 2000})
-    learning_rate: tuple[float, float] = (0.05, 0.5)
+    learning_rate: tuple[float, float] = (0.08, 0.4)
     even: bool = True
 
     @property
@@ -120,6 +119,81 @@ class Protocol:
 
     def rows(self, name: str) -> int:
         return self.other_rows.get(name, self.max_train)
+
+
+# With a time limit, as many as possible are finished on all splits: first the sets that give
+# more rows than the smaller study had, then small ones and those of many classes.
+CORE_DATA = (
+    "ann_thyroid", "shuttle", "nursery", "splice", "waveform_21", "connect_4", "diamonds_cut",
+    "poker", "satimage", "pendigits", "covertype", "car", "yeast", "winequality_red", "segment",
+)  # fmt: skip
+FURTHER_DATA = ("vehicle", "vowel", "dermatology", "glass", "wine", "digits", "letter")
+_EVERY = tuple(full_name(library, method) for library, method in (*PEERS, *OWN))
+_SMALL_ONLY = tuple(f"fullhess {name}" for name in (
+    "p(1−p) splits, ridge", "2p(1−p) splits, ridge", "2p(1−p) splits, Newton step, ridge",
+    "full splits, 2p(1−p) leaves", "2p(1−p)", "2p(1−p), path prior", "|p−y|",
+))  # fmt: skip
+_NEW = (
+    "ChimeraBoost oblivious trees, plain", "fullhess quadratic gain", "fullhess 2p(1−p) splits",
+    "fullhess damped step",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A study: who takes part, on what, and how.
+
+    Attributes
+    ----------
+    name : of its files.
+    words : what it is for, in a report.
+    methods : full names.
+    """
+
+    name: str
+    words: str
+    protocol: Protocol
+    sets: tuple[str, ...]
+    methods: tuple[str, ...]
+
+
+PLANS = {
+    "main": Plan(
+        "study",
+        "The study: up to 4000 training rows.",
+        Protocol(),
+        (*CORE_DATA, *FURTHER_DATA),
+        tuple(name for name in _EVERY if name not in _SMALL_ONLY),
+    ),
+    "small": Plan(
+        "study_small",
+        "The first study, smaller: up to 1200 training rows (poker 4000), 3 draws.",
+        Protocol(
+            n_draws=3, seeds=(0, 1, 2, 3), rounds=100, patience=10, max_train=1200,
+            other_rows={"poker": 4000}, learning_rate=(0.1, 0.5), even=False,
+        ),
+        tuple(name for name in (*FURTHER_DATA, *CORE_DATA) if name != "diamonds_cut"),
+        tuple(name for name in _EVERY if name not in _NEW),
+    ),
+    "large": Plan(
+        "study_large",
+        "A check on larger data: few methods, two draws.",
+        Protocol(
+            n_draws=2, seeds=(0,), rounds=100, patience=10, max_train=30_000,
+            other_rows={"covertype": 20_000}, learning_rate=(0.1, 0.3),
+        ),
+        ("pendigits", "poker", "shuttle", "covertype", "letter"),
+        ("XGBoost vector leaves", "LightGBM tree per class", "fullhess default", "fullhess ridge",
+         "fullhess quadratic gain", "fullhess p(1−p) splits"),
+    ),
+    "quick": Plan(
+        "study_quick",
+        "A few rounds, to see it work.",
+        Protocol(n_draws=2, seeds=(0,), rounds=15, patience=5, max_train=400, other_rows={}),
+        ("wine", "digits", "poker"),
+        _EVERY,
+    ),
+}  # fmt: skip
 
 
 def draws(protocol: Protocol, seed: int) -> list[Settings]:

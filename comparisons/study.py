@@ -15,7 +15,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from . import budgets, data, libraries, splits
-from .contenders import ALL_DATA, BASELINE, FURTHER_DATA, OWN, PEERS, Protocol, draws, full_name
+from .contenders import (
+    BASELINE,
+    FURTHER_DATA,
+    OWN,
+    PEERS,
+    PLANS,
+    Plan,
+    Protocol,
+    draws,
+    full_name,
+)
 from .data import Parts
 from .ledger import Ledger
 from .libraries import Method, Run, Settings
@@ -25,8 +35,6 @@ from .report import environment, environment_line, named_line, output_directory,
 
 __all__ = ["Result", "add_arguments", "evaluate", "log_loss", "run", "search"]
 
-QUICK = Protocol(n_draws=2, seeds=(0,), rounds=15, patience=5, max_train=400, other_rows={})
-QUICK_DATA = ("wine", "digits", "poker")
 KEY = ("data", "seed", "method", "version", "protocol")
 
 
@@ -75,13 +83,17 @@ class Result:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     data.add_arguments(parser)
     parser.add_argument(
+        "--plan", choices=[name for name in PLANS if name != "quick"], default="main",
+        help="main (default), the smaller one that came first, or few methods on larger data",
+    )  # fmt: skip
+    parser.add_argument(
         "--sets", nargs="+", metavar="NAME", help="data sets (default: all that can be had)"
     )
     parser.add_argument(
         "--methods", nargs="+", metavar="NAME", help="methods by full name (default: all)"
     )
     parser.add_argument(
-        "--seeds", type=positive, metavar="N", help="splits of every set (default 3)"
+        "--seeds", type=positive, metavar="N", help="splits of every set (default: the plan's)"
     )
     parser.add_argument(
         "--quick", action="store_true", help="three embedded sets and few rounds, to see it work"
@@ -96,32 +108,46 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """The whole command."""
-    protocol = QUICK if args.quick else Protocol()
-    if args.seeds:
-        protocol = replace(protocol, seeds=tuple(range(args.seeds)))
+    plan = _chosen(args)
     directory = output_directory(args.output)
-    name = "study_quick" if args.quick else "study"
     columns = [field.name for field in fields(Result)]
-    ledger = Ledger(directory / f"{name}.csv", columns, KEY)
+    ledger = Ledger(directory / f"{plan.name}.csv", columns, KEY)
     tree_columns = [field.name for field in fields(splits.Tree)]
-    trees = Ledger(directory / f"{name}_trees.csv", tree_columns, ("data",))
+    trees = Ledger(directory / f"{plan.name}_trees.csv", tree_columns, ("data",))
     facts = [("Machine", environment_line(environment()))]
     if not args.report_only:
-        sets, missing = _load_all(args, protocol)
-        contenders, notes = _contenders(args.methods)
+        sets, missing = _load_all(plan.sets, args)
+        contenders, notes = _contenders(plan.methods)
         facts += [("Left out", note) for note in (*missing, *notes)]
         print("\n".join(named_line(*fact) for fact in facts), flush=True)
-        _train_all(sets, contenders, protocol, ledger)
-        _compare_splits(sets, protocol, trees)
+        _compare_splits(sets, plan.protocol, trees)
+        _train_all(sets, contenders, plan.protocol, ledger)
     from .study_report import write_report
 
-    for path in write_report(ledger.rows, trees.rows, protocol, directory, name, facts):
+    for path in write_report(ledger.rows, trees.rows, plan, directory, facts):
         print(named_line("Written", shown(path)))
     return 0
 
 
-def _load_all(args: argparse.Namespace, protocol: Protocol) -> tuple[list[data.Dataset], list[str]]:
-    names = args.sets or (QUICK_DATA if args.quick else ALL_DATA)
+def _chosen(args: argparse.Namespace) -> Plan:
+    """The plan with the options that narrow it."""
+    plan = PLANS["quick" if args.quick else args.plan]
+    known = [full_name(library, method) for library, method in (*PEERS, *OWN)]
+    unknown = set(args.methods or ()) - set(known)
+    if unknown:
+        sys.exit(f"unknown methods {sorted(unknown)}; known are {known}")
+    seeds = tuple(range(args.seeds)) if args.seeds else plan.protocol.seeds
+    return replace(
+        plan,
+        protocol=replace(plan.protocol, seeds=seeds),
+        sets=tuple(args.sets or plan.sets),
+        methods=tuple(args.methods or plan.methods),
+    )
+
+
+def _load_all(
+    names: Sequence[str], args: argparse.Namespace
+) -> tuple[list[data.Dataset], list[str]]:
     sets, missing = [], []
     for name in names:
         try:
@@ -134,18 +160,14 @@ def _load_all(args: argparse.Namespace, protocol: Protocol) -> tuple[list[data.D
 Contender = tuple[ModuleType, Method]
 
 
-def _contenders(names: Sequence[str] | None) -> tuple[list[Contender], list[str]]:
+def _contenders(names: Sequence[str]) -> tuple[list[Contender], list[str]]:
     """Methods of the libraries that are installed, and notes on the others."""
     modules, notes = libraries.find({**libraries.MODULES, **libraries.FURTHER_MODULES})
     by_library = {module.LIBRARY: module for module in modules}
-    every = [full_name(library, method) for library, method in (*PEERS, *OWN)]
-    unknown = set(names or ()) - set(every)
-    if unknown:
-        sys.exit(f"unknown methods {sorted(unknown)}; known are {every}")
     found = [
         (by_library[library], method)
         for library, method in (*PEERS, *OWN)
-        if library in by_library and (not names or full_name(library, method) in names)
+        if library in by_library and full_name(library, method) in names
     ]
     return found, notes
 

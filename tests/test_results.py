@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from comparisons.contenders import Protocol
+from comparisons.contenders import PLANS
 from comparisons.convergence import reversal_table
 from comparisons.literature import error_table
 from comparisons.report import markdown_table
-from comparisons.study_report import find, report_text
+from comparisons.study_report import belongs, find, report_text
 
 # Methods of ours whose steps come with a proof of descent.
 PROMISED = (
@@ -32,14 +32,15 @@ def text(name):
     return (RESULTS / f"{name}.md").read_text(encoding="utf-8")
 
 
-def test_the_study_reports_its_table():
+@pytest.mark.parametrize("key", ["main", "small", "large"])
+def test_the_study_reports_its_table(key):
     """``python -m comparisons study --report-only --output comparisons/results`` makes it so."""
-    protocol = Protocol()
-    rows = [row for row in table("study") if row["protocol"] == protocol.key]
-    found = find(rows, table("study_trees"))
-    expected = report_text(found, rows, protocol, "study", [])
+    plan = PLANS[key]
+    rows = table(plan.name)
+    assert all(belongs(row, plan) for row in rows)
+    expected = report_text(find(rows, table(f"{plan.name}_trees"), plan), rows, plan, [])
     facts = ("* Machine:", "* Left out:")
-    kept = [line for line in text("study").splitlines() if not line.startswith(facts)]
+    kept = [line for line in text(plan.name).splitlines() if not line.startswith(facts)]
     assert [x for x in kept if x] == [x for x in expected.splitlines() if x]
 
 
