@@ -10,8 +10,7 @@ from engine import same_tree
 
 import fullhess
 from fullhess import BinnedMatrix, CustomObjective, Params
-from fullhess.auto import resolve_leaf_prior
-from fullhess.leaves import PATH_MAX_OUTPUTS
+from fullhess.auto import PATH_MAX_AUTO_OUTPUTS, resolve_leaf_prior
 from fullhess.objectives import Softmax, SquaredError
 
 FAST = {"max_depth": 3, "min_child_weight": 0.01, "learning_rate": 0.3, "n_jobs": 1}
@@ -64,14 +63,14 @@ def test_auto_trains_whatever_else_is_set_and_gives_the_trees_of_the_ridge(chang
     assert auto.metadata == ridge.metadata and auto.metadata["leaf_prior"] == "ridge"
 
 
-def test_other_objectives_and_very_many_classes_have_the_ridge():
+def test_other_objectives_and_many_classes_have_the_ridge():
     def derivatives(raw, label):
         return raw - label[:, None], np.ones_like(raw)
 
     for objective in (SquaredError(2), CustomObjective(derivatives, 2),
-                      Softmax(PATH_MAX_OUTPUTS + 1)):  # fmt: skip
+                      Softmax(PATH_MAX_AUTO_OUTPUTS + 1)):  # fmt: skip
         assert resolve_leaf_prior(Params(), objective).leaf_prior == "ridge"
-    assert resolve_leaf_prior(Params(), Softmax(PATH_MAX_OUTPUTS)).leaf_prior == "path"
+    assert resolve_leaf_prior(Params(), Softmax(PATH_MAX_AUTO_OUTPUTS)).leaf_prior == "path"
 
 
 @pytest.mark.parametrize("prior", ["ridge", "path"])
