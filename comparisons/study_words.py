@@ -155,5 +155,5 @@ What is not equal: scikit-learn samples no rows and draws columns by split; CatB
 trees have no minimum child weight, its other trees and scikit-learn's bound the rows instead, as
 many as hold that weight while all classes are equally probable; ChimeraBoost scales the temperature
 of its probabilities on the validation rows and, from 2000 rows on, tries products and differences
-of columns, which is what makes it so much better on poker (the method called plain, where it
-takes part, does not); the same minimum child weight binds the true Hessian twice as hard as 2p(1−p)."""
+of columns, which is what makes it so much better on poker (the method called plain, where it takes
+part, does not); the same minimum child weight binds the true Hessian twice as hard as 2p(1−p)."""
