@@ -46,7 +46,7 @@ _COMMON = {
 }  # fmt: skip
 METHODS = {
     "default": {},
-    "ridge": {"leaf_prior": "ridge"},
+    "path prior": {"leaf_prior": "path"},
     "2p(1−p), Newton step": {
         "hessian": "upper_bound", "leaf_solver": "newton", "split_gain": "quadratic",
     },
