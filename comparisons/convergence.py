@@ -246,6 +246,11 @@ def _write_report(
     lowest = "\n\n".join(
         f"{data_name}:\n\n{markdown_table(_lowest_table(rows, data_name))}" for data_name in sets
     )
+    figures = "\n\n".join(
+        f"![{data_name}, by {kind}]({name}_{i}_{kind}.svg)"
+        for i, data_name in enumerate(sets)
+        for kind in ("rounds", "seconds")
+    )
     versions = ", ".join(sorted({f"{r['method'].split()[0]} {r['version']}" for r in rows}))
     text = f"""# Convergence
 
@@ -266,8 +271,10 @@ defaults and with the ridge; the single steps ("Newton step", p(1−p)) promise 
 
 {lowest}
 
-The figures, by rounds and by processor seconds, are drawn beside this file as
-`{name}_*_rounds` and `{name}_*_seconds` (PNG and SVG).
+At λ = 0 the default is the ridge. Curves by rounds and by processor seconds (those of a busy
+machine are rough):
+
+{figures}
 """
     path = directory / f"{name}.md"
     path.write_text(text, encoding="utf-8")

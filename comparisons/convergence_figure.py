@@ -23,7 +23,7 @@ _STYLES: dict[str, dict[str, Any]] = {
     "XGBoost |p−y|": {"color": PALETTE["orange"], "linestyle": (0, (6, 2))},
     "LightGBM tree per class": {"color": PALETTE["green"], "linestyle": (0, (6, 2, 1.2, 2))},
 }
-_POINTS = 40  # on a curve at most; the first rounds coincide, so that fewer are left
+_POINTS = 32  # on a curve at most; the first rounds coincide, so that fewer are left
 _WORDS = {"rounds": ("round", "Rounds"), "seconds": ("cpu_seconds", "Processor seconds")}
 
 
