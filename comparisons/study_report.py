@@ -13,7 +13,7 @@ from . import splits
 from .contenders import BASELINE, OWN, PEERS, PLANS, Plan, full_name
 from .report import markdown_table
 from .study_stats import Contrast, Table, complete, contrast, holm, mean_ranks, tabulate
-from .study_time import equal_time, time_curves, time_words
+from .study_time import equal_time, time_curves, time_words, timed_duels
 from .study_words import answer, protocol_words
 
 __all__ = ["QUESTIONS", "Findings", "belongs", "find", "report_text", "write_report"]
@@ -86,6 +86,7 @@ class Findings:
     questions : the questions that could be asked, with their answers; p adjusted by Holm.
     duels : our default and our ridge against every peer.
     equal_time : every method against the baseline in the baseline's processor time.
+    timed_duels : our default against every peer in that time.
     time_curves : test losses within budgets of processor time (``study_time.time_curves``).
     trees : rows of the comparison of single trees.
     """
@@ -96,6 +97,7 @@ class Findings:
     questions: list[tuple[Question, Contrast]]
     duels: list[Contrast]
     equal_time: list[Contrast]
+    timed_duels: list[Contrast]
     time_curves: dict[str, np.ndarray]
     trees: list[dict[str, str]]
 
@@ -125,7 +127,7 @@ def find(rows: Rows, trees: Sequence[Mapping[str, str]], plan: Plan) -> Findings
     return Findings(
         tables, mean_ranks(loss), to_baseline,
         list(zip(asked, _adjusted(answers), strict=True)), _adjusted(duels),
-        equal_time(kept, baseline), time_curves(kept, loss, baseline),
+        equal_time(kept, baseline), timed_duels(kept, peers), time_curves(kept, loss, baseline),
         [dict(row) for row in trees if row["data"] in loss.sets],
     )  # fmt: skip
 
@@ -225,6 +227,8 @@ def _time_sections(found: Findings, name: str) -> list[str]:
         "## After equal processor time",
         time_words(found.equal_time),
         markdown_table(table),
+        "Our default against every peer in that time:",
+        markdown_table(_contrast_rows(found.timed_duels)),
         f"Each training is cut where it has used the processor time of the chosen training of "
         f"{BASELINE} on the same split; the draw and the round of the lowest validation loss by "
         "then are tested. Binning and the evaluation of two sets each round count for all. The "

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .budgets import BUDGETS, unpack
-from .study_stats import Contrast, Table, contrast, tabulate
+from .study_stats import Contrast, Table, contrast, holm, tabulate
 
-__all__ = ["equal_time", "time_curves", "time_words"]
+__all__ = ["equal_time", "time_curves", "time_words", "timed_duels"]
 
+DEFAULT = "fullhess default"
 Rows = Sequence[Mapping[str, str]]
 
 
@@ -25,6 +27,17 @@ def equal_time(rows: Rows, baseline: str) -> list[Contrast]:
         return []
     everything = np.ones(len(table.sets), bool)
     return [contrast(table, name, baseline, everything) for name in table.methods]
+
+
+def timed_duels(rows: Rows, peers: Sequence[str]) -> list[Contrast]:
+    """Our default against every peer, all within the processor time of the baseline."""
+    table = tabulate(rows, "equal_time_loss")
+    if np.isnan(table.values).all() or DEFAULT not in table.methods:
+        return []
+    everything = np.ones(len(table.sets), bool)
+    found = [contrast(table, DEFAULT, peer, everything) for peer in peers]
+    p_values = holm([c.p for c in found])
+    return [replace(c, p=p) for c, p in zip(found, p_values, strict=True)]
 
 
 def time_curves(rows: Rows, loss: Table, baseline: str) -> dict[str, NDArray[np.float64]]:
@@ -49,7 +62,7 @@ def time_curves(rows: Rows, loss: Table, baseline: str) -> dict[str, NDArray[np.
 
 def time_words(contrasts: Sequence[Contrast]) -> str:
     """What equal time says of our default, and of whoever is ahead then."""
-    ours = next((c for c in contrasts if c.first == "fullhess default"), None)
+    ours = next((c for c in contrasts if c.first == DEFAULT), None)
     if ours is None:
         return ""
     ahead = [c for c in contrasts if c.ratio < ours.ratio]

@@ -12,6 +12,7 @@ from comparisons.contenders import PLANS
 from comparisons.convergence import reversal_table
 from comparisons.literature import error_table
 from comparisons.report import markdown_table
+from comparisons.study_readme import parts_table, peers_table
 from comparisons.study_report import belongs, find, report_text
 
 # Methods of ours whose steps come with a proof of descent.
@@ -30,6 +31,18 @@ def table(name):
 
 def text(name):
     return (RESULTS / f"{name}.md").read_text(encoding="utf-8")
+
+
+def findings(key):
+    plan = PLANS[key]
+    return find(table(plan.name), table(f"{plan.name}_trees"), plan)
+
+
+def test_the_readme_has_the_tables_of_the_study():
+    readme = (RESULTS.parent.parent / "README.md").read_text(encoding="utf-8")
+    main, small = findings("main"), findings("small")
+    assert parts_table(main, small) in readme
+    assert peers_table(main, small) in readme
 
 
 @pytest.mark.parametrize("key", ["main", "small", "large"])
