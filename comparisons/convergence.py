@@ -40,7 +40,7 @@ KEY = ("data", "method", "version", "rounds", "reg_lambda", "learning_rate")
 _STEP = {"leaf_solver": "newton", "split_gain": "quadratic"}
 METHODS = (
     ("fullhess", Method("default", "diag(p) − ppᵀ")),
-    ("fullhess", Method("path prior", "diag(p) − ppᵀ", {"leaf_prior": "path"})),
+    ("fullhess", Method("ridge", "diag(p) − ppᵀ", {"leaf_prior": "ridge"})),
     ("fullhess", Method("full, Newton step", "diag(p) − ppᵀ", {"hessian": "full", **_STEP})),
     ("fullhess", Method("p(1−p)", "p(1−p)", {"hessian": "diagonal", **_STEP})),
     ("XGBoost", Method("2p(1−p)", "2p(1−p)", {"multi_strategy": "multi_output_tree"})),
@@ -246,6 +246,11 @@ def _write_report(
     lowest = "\n\n".join(
         f"{data_name}:\n\n{markdown_table(_lowest_table(rows, data_name))}" for data_name in sets
     )
+    figures = "\n\n".join(
+        f"![{data_name}, by {kind}]({name}_{i}_{kind}.svg)"
+        for i, data_name in enumerate(sets)
+        for kind in ("rounds", "seconds")
+    )
     versions = ", ".join(sorted({f"{r['method'].split()[0]} {r['version']}" for r in rows}))
     text = f"""# Convergence
 
@@ -258,7 +263,7 @@ Written by `python -m comparisons convergence` on {time.strftime("%Y-%m-%d")}: {
 ## Rounds that raised the training loss
 
 Over all data sets; in brackets the largest factor of one round. fullhess promises none with its
-defaults and with the path prior; the single steps ("Newton step", p(1−p)) promise nothing.
+defaults and with the ridge; the single steps ("Newton step", p(1−p)) promise nothing.
 
 {markdown_table(table)}
 
@@ -266,8 +271,10 @@ defaults and with the path prior; the single steps ("Newton step", p(1−p)) pro
 
 {lowest}
 
-The figures, by rounds and by processor seconds, are drawn beside this file as
-`{name}_*_rounds` and `{name}_*_seconds` (PNG and SVG).
+At λ = 0 the default is the ridge. Curves by rounds and by processor seconds (those of a busy
+machine are rough):
+
+{figures}
 """
     path = directory / f"{name}.md"
     path.write_text(text, encoding="utf-8")

@@ -16,13 +16,14 @@ __all__ = ["draw"]
 
 _STYLES: dict[str, dict[str, Any]] = {
     "fullhess default": {"color": PALETTE["blue"], "linewidth": 2.8, "zorder": 6},
-    "fullhess path prior": {"color": PALETTE["sky"], "linewidth": 2.8, "zorder": 5},
+    "fullhess ridge": {"color": PALETTE["sky"], "linewidth": 2.8, "zorder": 5},
     "fullhess full, Newton step": {"color": PALETTE["pink"]},
     "fullhess p(1−p)": {"color": PALETTE["brown"]},
     "XGBoost 2p(1−p)": {"color": PALETTE["black"], "linestyle": (0, (1.2, 1.6))},
     "XGBoost |p−y|": {"color": PALETTE["orange"], "linestyle": (0, (6, 2))},
     "LightGBM tree per class": {"color": PALETTE["green"], "linestyle": (0, (6, 2, 1.2, 2))},
 }
+_POINTS = 32  # on a curve at most; the first rounds coincide, so that fewer are left
 _WORDS = {"rounds": ("round", "Rounds"), "seconds": ("cpu_seconds", "Processor seconds")}
 
 
@@ -66,9 +67,19 @@ def _figure(rows: Sequence[dict[str, str]], data: str, kind: str) -> Figure:
     return figure
 
 
+def _thinned(curve: Sequence[dict[str, str]]) -> list[dict[str, str]]:
+    """The first rounds, then fewer and fewer: as dense as a logarithmic axis can show.
+
+    A curve is drawn with a third of its points, which keeps the SVG small.
+    """
+    n = len(curve)
+    kept = np.unique(np.round(np.geomspace(1, n, min(n, _POINTS))).astype(int))
+    return [curve[i - 1] for i in kept]
+
+
 def _panel(axes: Any, rows: Sequence[dict[str, str]], column: str, loss: str) -> None:
     for method in dict.fromkeys(row["method"] for row in rows):
-        curve = [row for row in rows if row["method"] == method]
+        curve = _thinned([row for row in rows if row["method"] == method])
         x = np.array([float(row[column]) for row in curve])
         y = np.array([float(row[loss]) for row in curve])
         style = {"linewidth": 1.6, "zorder": 4, **_STYLES[method]}

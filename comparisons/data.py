@@ -34,7 +34,8 @@ OPENML = {
     "shuttle": 40685, "dermatology": 35, "glass": 41, "winequality_red": 40691,
     "ann_thyroid": 40497,
 }  # fmt: skip
-_DROPPED_COLUMNS = {"vowel": (0,)}  # the number of the speaker
+_DROPPED_COLUMNS = {"vowel": (0,)}  # of files: the number of the speaker
+_NO_FEATURES = ("speaker_number", "train_or_test")
 
 
 class Unavailable(LookupError):
@@ -122,7 +123,6 @@ def _from_file(name: str, path: Path) -> Dataset:
 
 def _fetched(name: str) -> Dataset:
     from sklearn import datasets
-    from sklearn.preprocessing import OrdinalEncoder
 
     try:
         if name == "covertype":
@@ -131,12 +131,29 @@ def _fetched(name: str) -> Dataset:
             frame, y = datasets.fetch_openml(
                 data_id=OPENML[name], return_X_y=True, as_frame=True, parser="auto"
             )
-            words = [c for c in frame if not np.issubdtype(np.dtype(frame[c].dtype.str), np.number)]
-            frame[words] = OrdinalEncoder().fit_transform(frame[words].astype(str))
-            X = frame.to_numpy(np.float32)
+            X = _as_numbers(frame.drop(columns=_no_features(frame)))
     except OSError as error:
         raise Unavailable(f"{name}: the download failed ({error})") from error
     return _dataset(name, "fetched by scikit-learn", X, y)
+
+
+def _no_features(frame: Any) -> list[Any]:
+    """Columns that say where a row comes from, as OpenML names them."""
+    return [c for c in frame if str(c).lower().replace(" ", "_") in _NO_FEATURES]
+
+
+def _as_numbers(frame: Any) -> NDArray[np.float32]:
+    """Words and categories as codes in the order of the alphabet."""
+    from pandas.api.types import is_numeric_dtype
+    from sklearn.preprocessing import OrdinalEncoder
+
+    X = np.empty(frame.shape, np.float32)
+    for i, name in enumerate(frame):
+        column = frame[[name]]
+        if not is_numeric_dtype(frame[name]):
+            column = OrdinalEncoder().fit_transform(column.astype(str))
+        X[:, i] = np.asarray(column, np.float32)[:, 0]
+    return X
 
 
 def _dataset(name: str, origin: str, X: Any, y: Any, test_start: int | None = None) -> Dataset:

@@ -20,7 +20,7 @@ __all__ = ["draw_losses"]
 # dashes repeat the difference, so that the figure also survives a grey printer.
 _STYLES: dict[str, dict[str, Any]] = {
     "fullhess full Hessian": {"color": "#0072B2", "linewidth": 3.2, "zorder": 6},
-    "fullhess full Hessian, path prior": {"color": "#56B4E9", "linewidth": 3.2, "zorder": 7},
+    "fullhess full Hessian, ridge": {"color": "#56B4E9", "linewidth": 3.2, "zorder": 7},
     "fullhess upper bound": {"color": "#D55E00"},
     "fullhess absolute residual": {"color": "#E69F00"},
     "fullhess diagonal": {"color": "#CC79A7"},

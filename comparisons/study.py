@@ -6,7 +6,7 @@ import argparse
 import sys
 import time
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from types import ModuleType
 from typing import Any
@@ -14,8 +14,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from . import data, libraries, splits
-from .contenders import ALL_DATA, OWN, PEERS, Protocol, draws, full_name
+from . import budgets, data, libraries, splits
+from .contenders import (
+    BASELINE,
+    FURTHER_DATA,
+    OWN,
+    PEERS,
+    PLANS,
+    Plan,
+    Protocol,
+    draws,
+    full_name,
+)
 from .data import Parts
 from .ledger import Ledger
 from .libraries import Method, Run, Settings
@@ -25,8 +35,6 @@ from .report import environment, environment_line, named_line, output_directory,
 
 __all__ = ["Result", "add_arguments", "evaluate", "log_loss", "run", "search"]
 
-QUICK = Protocol(n_draws=2, seeds=(0,), rounds=15, patience=5, max_train=400, more_rows={})
-QUICK_DATA = ("wine", "digits", "poker")
 KEY = ("data", "seed", "method", "version", "protocol")
 
 
@@ -41,6 +49,9 @@ class Result:
     train_cpu, search_cpu : processor seconds of the chosen training and of all draws,
         with binning and the evaluation of two sets each round.
     predict_cpu : processor seconds to predict the test part.
+    equal_time_loss : test loss within the processor time that the baseline's chosen
+        training took on this split (``budgets.losses_within``).
+    timed_losses : test losses within each of ``budgets.BUDGETS``, packed.
     rises, search_rises : rounds that raised the training loss, in the chosen training and
         in those draws that take all rows; NaN if the library does not tell.
     """
@@ -65,10 +76,16 @@ class Result:
     predict_cpu: float
     rises: float
     search_rises: float
+    equal_time_loss: float
+    timed_losses: str
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     data.add_arguments(parser)
+    parser.add_argument(
+        "--plan", choices=[name for name in PLANS if name != "quick"], default="main",
+        help="main (default), the smaller one that came first, or few methods on larger data",
+    )  # fmt: skip
     parser.add_argument(
         "--sets", nargs="+", metavar="NAME", help="data sets (default: all that can be had)"
     )
@@ -76,7 +93,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--methods", nargs="+", metavar="NAME", help="methods by full name (default: all)"
     )
     parser.add_argument(
-        "--seeds", type=positive, metavar="N", help="splits of every set (default 4)"
+        "--seeds", type=positive, metavar="N", help="splits of every set (default: the plan's)"
     )
     parser.add_argument(
         "--quick", action="store_true", help="three embedded sets and few rounds, to see it work"
@@ -91,32 +108,46 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """The whole command."""
-    protocol = QUICK if args.quick else Protocol()
-    if args.seeds:
-        protocol = replace(protocol, seeds=tuple(range(args.seeds)))
+    plan = _chosen(args)
     directory = output_directory(args.output)
-    name = "study_quick" if args.quick else "study"
     columns = [field.name for field in fields(Result)]
-    ledger = Ledger(directory / f"{name}.csv", columns, KEY)
+    ledger = Ledger(directory / f"{plan.name}.csv", columns, KEY)
     tree_columns = [field.name for field in fields(splits.Tree)]
-    trees = Ledger(directory / f"{name}_trees.csv", tree_columns, ("data",))
+    trees = Ledger(directory / f"{plan.name}_trees.csv", tree_columns, ("data",))
     facts = [("Machine", environment_line(environment()))]
     if not args.report_only:
-        sets, missing = _load_all(args, protocol)
-        contenders, notes = _contenders(args.methods)
+        sets, missing = _load_all(plan.sets, args)
+        contenders, notes = _contenders(plan.methods)
         facts += [("Left out", note) for note in (*missing, *notes)]
         print("\n".join(named_line(*fact) for fact in facts), flush=True)
-        _train_all(sets, contenders, protocol, ledger)
-        _compare_splits(sets, protocol, trees)
+        _compare_splits(sets, plan.protocol, trees)
+        _train_all(sets, contenders, plan.protocol, ledger)
     from .study_report import write_report
 
-    for path in write_report(ledger.rows, trees.rows, protocol, directory, name, facts):
+    for path in write_report(ledger.rows, trees.rows, plan, directory, facts):
         print(named_line("Written", shown(path)))
     return 0
 
 
-def _load_all(args: argparse.Namespace, protocol: Protocol) -> tuple[list[data.Dataset], list[str]]:
-    names = args.sets or (QUICK_DATA if args.quick else ALL_DATA)
+def _chosen(args: argparse.Namespace) -> Plan:
+    """The plan with the options that narrow it."""
+    plan = PLANS["quick" if args.quick else args.plan]
+    known = [full_name(library, method) for library, method in (*PEERS, *OWN)]
+    unknown = set(args.methods or ()) - set(known)
+    if unknown:
+        sys.exit(f"unknown methods {sorted(unknown)}; known are {known}")
+    seeds = tuple(range(args.seeds)) if args.seeds else plan.protocol.seeds
+    return replace(
+        plan,
+        protocol=replace(plan.protocol, seeds=seeds),
+        sets=tuple(args.sets or plan.sets),
+        methods=tuple(args.methods or plan.methods),
+    )
+
+
+def _load_all(
+    names: Sequence[str], args: argparse.Namespace
+) -> tuple[list[data.Dataset], list[str]]:
     sets, missing = [], []
     for name in names:
         try:
@@ -129,18 +160,14 @@ def _load_all(args: argparse.Namespace, protocol: Protocol) -> tuple[list[data.D
 Contender = tuple[ModuleType, Method]
 
 
-def _contenders(names: Sequence[str] | None) -> tuple[list[Contender], list[str]]:
+def _contenders(names: Sequence[str]) -> tuple[list[Contender], list[str]]:
     """Methods of the libraries that are installed, and notes on the others."""
     modules, notes = libraries.find({**libraries.MODULES, **libraries.FURTHER_MODULES})
     by_library = {module.LIBRARY: module for module in modules}
-    every = [full_name(library, method) for library, method in (*PEERS, *OWN)]
-    unknown = set(names or ()) - set(every)
-    if unknown:
-        sys.exit(f"unknown methods {sorted(unknown)}; known are {every}")
     found = [
         (by_library[library], method)
         for library, method in (*PEERS, *OWN)
-        if library in by_library and (not names or full_name(library, method) in names)
+        if library in by_library and full_name(library, method) in names
     ]
     return found, notes
 
@@ -151,19 +178,41 @@ def _train_all(
     protocol: Protocol,
     ledger: Ledger,
 ) -> None:
-    """Do what the ledger lacks: one split of all sets, then the next split."""
+    """Do what the ledger lacks: one split of all sets, then the next split.
+
+    Sets of ``FURTHER_DATA`` follow when all splits of the others are done.
+    """
     done = {key[:3] + key[4:] for key in ledger.done()}  # whatever the version
     total = len(protocol.seeds) * len(sets) * len(contenders)
     with ProgressBar(total, unit="search") as bar:
-        for seed in protocol.seeds:
+        for seed, dataset in _order(sets, protocol.seeds):
+            parts = data.split(dataset, seed, protocol.rows(dataset.name))
+            for module, method in contenders:
+                name = full_name(module.LIBRARY, method)
+                bar.start(f"{dataset.name}, split {seed}: {name}")
+                if (dataset.name, str(seed), name, protocol.key) not in done:
+                    allowed = _baseline_seconds(ledger, dataset.name, seed, protocol)
+                    ledger.add(vars(search(parts, module, method, protocol, seed, allowed)))
+                bar.advance()
+
+
+def _order(
+    sets: Sequence[data.Dataset], seeds: Sequence[int]
+) -> Iterator[tuple[int, data.Dataset]]:
+    for further in (False, True):
+        for seed in seeds:
             for dataset in sets:
-                parts = data.split(dataset, seed, protocol.rows(dataset.name))
-                for module, method in contenders:
-                    name = full_name(module.LIBRARY, method)
-                    bar.start(f"{dataset.name}, split {seed}: {name}")
-                    if (dataset.name, str(seed), name, protocol.key) not in done:
-                        ledger.add(vars(search(parts, module, method, protocol, seed)))
-                    bar.advance()
+                if (dataset.name in FURTHER_DATA) == further:
+                    yield seed, dataset
+
+
+def _baseline_seconds(ledger: Ledger, name: str, seed: int, protocol: Protocol) -> float | None:
+    """Processor seconds of the baseline's chosen training on a split; None before it ran."""
+    wanted = {"data": name, "seed": str(seed), "method": BASELINE, "protocol": protocol.key}
+    for row in ledger.rows:
+        if all(row[column] == value for column, value in wanted.items()):
+            return float(row["train_cpu"])
+    return None
 
 
 def _compare_splits(sets: Sequence[data.Dataset], protocol: Protocol, ledger: Ledger) -> None:
@@ -177,9 +226,19 @@ def _compare_splits(sets: Sequence[data.Dataset], protocol: Protocol, ledger: Le
 
 
 def search(
-    parts: Parts, module: ModuleType, method: Method, protocol: Protocol, seed: int
+    parts: Parts,
+    module: ModuleType,
+    method: Method,
+    protocol: Protocol,
+    seed: int,
+    allowed: float | None = None,
 ) -> Result:
-    """Train with every draw, choose by validation loss, and test the chosen model once."""
+    """Train with every draw, choose by validation loss, and test the chosen model.
+
+    Parameters
+    ----------
+    allowed : processor seconds for ``equal_time_loss``; None: those of the chosen training.
+    """
     settings = draws(protocol, seed)
     problem = parts.problem
     _train(module, parts, replace(settings[0], rounds=2), method)  # whatever is compiled, is now
@@ -193,12 +252,14 @@ def search(
     chosen = runs[best]
     loss, error, predict_cpu = evaluate(module, chosen, parts)
     leaves, n_bytes = module.size(chosen)
+    allowed = seconds[best] if allowed is None else allowed
+    equal, *timed = budgets.losses_within((allowed, *budgets.BUDGETS), module, runs, seconds, parts)
     all_rows = [r for r, draw in zip(runs, settings, strict=True) if draw.subsample == 1.0]
     return Result(
         problem.name, seed, full_name(module.LIBRARY, method), chosen.version, protocol.key,
         len(problem.y_train), problem.X_train.shape[1], problem.n_classes, best, losses[best],
         loss, error, chosen.best + 1, leaves, n_bytes, seconds[best], sum(seconds), predict_cpu,
-        _rises([chosen]), _rises(all_rows),
+        _rises([chosen]), _rises(all_rows), equal, budgets.pack(timed),
     )  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from matplotlib.figure import Figure
 
+from .budgets import BUDGETS
 from .plots import GREY, PALETTE, clean, heading, save
 from .study_stats import Contrast, nemenyi_distance
 
@@ -26,6 +27,8 @@ def draw(found: Findings, directory: Path, name: str) -> list[Path]:
         "parts": _parts(found),
         "sets": _sets(found),
     }
+    if found.time_curves:
+        figures["time"] = _time(found)
     return [path for end, figure in figures.items() for path in save(figure, directory,
             f"{name}_{end}")]  # fmt: skip
 
@@ -77,7 +80,7 @@ def _ratios(found: Findings) -> Figure:
 
 def _scope(found: Findings) -> str:
     n_splits = int(np.isfinite(found.loss.values[0]).sum())
-    return f"{len(found.loss.sets)} data sets, {n_splits} splits, the same search for all"
+    return f"{len(found.loss.sets)} data sets, {n_splits} splits in all, the same search for all"
 
 
 def _parts(found: Findings) -> Figure:
@@ -166,5 +169,48 @@ def _sets(found: Findings) -> Figure:
         figure, "Who wins where",
         f"Test log-loss as a ratio to {loss.methods[base]}, means over the splits; blue is lower, "
         "red is higher; in brackets the number of classes",
+    )  # fmt: skip
+    return figure
+
+
+# Drawn in colours of their own; all others are grey.
+_SHOWN: dict[str, dict[str, Any]] = {
+    "fullhess default": {"color": PALETTE["blue"], "linewidth": 3.0},
+    "fullhess ridge": {"color": PALETTE["sky"], "linewidth": 2.2},
+    "XGBoost vector leaves": {"color": PALETTE["black"], "linestyle": (0, (1.2, 1.6))},
+    "XGBoost tree per class": {"color": PALETTE["brown"], "linestyle": (0, (1.2, 1.6))},
+    "LightGBM tree per class": {"color": PALETTE["green"], "linestyle": (0, (6, 2, 1.2, 2))},
+    "scikit-learn tree per class": {"color": PALETTE["pink"]},
+    "CatBoost symmetric trees": {"color": PALETTE["orange"], "linestyle": (0, (6, 2))},
+    "ChimeraBoost oblivious trees, plain": {"color": PALETTE["red"], "linestyle": (0, (6, 2))},
+}
+
+
+def _time(found: Findings) -> Figure:
+    """Test loss within a budget of processor seconds, as ratios to the baseline's whole search."""
+    figure = Figure(figsize=(10.5, 6.2), layout="constrained")
+    axes = figure.add_subplot()
+    for method, ratios in found.time_curves.items():
+        style: dict[str, Any] = {"color": "#CCCCCC", "linewidth": 1.0, "zorder": 2}
+        if method in _SHOWN:
+            style = {"linewidth": 1.8, "zorder": 4, **_SHOWN[method], "label": method}
+        axes.plot(BUDGETS, ratios, marker="o", markersize=3.5, **style)
+    axes.axhline(1.0, color=GREY, linewidth=1)
+    axes.set_xscale("log")
+    axes.set_yscale("log")
+    axes.set_xticks(BUDGETS)
+    axes.xaxis.set_major_formatter("{x:g}")
+    axes.set_yticks([t for t in (0.8, 0.9, 1.0, 1.2, 1.5, 2.0, 3.0, 5.0, 8.0)
+                     if t <= max(r.max() for r in found.time_curves.values())])  # fmt: skip
+    axes.yaxis.set_major_formatter("{x:g}")
+    axes.yaxis.set_minor_formatter("")
+    axes.minorticks_off()
+    axes.set_xlabel("Processor seconds of one training")
+    axes.set_ylabel(f"Test log-loss, ratio to {found.to_baseline[0].second} at its end")
+    axes.legend(frameon=False, loc="upper right")
+    clean(axes)
+    heading(
+        figure, "Test log-loss by processor time",
+        f"{_scope(found)}; geometric means; grey: our other methods and other peers",
     )  # fmt: skip
     return figure

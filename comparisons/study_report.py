@@ -10,17 +10,18 @@ from pathlib import Path
 import numpy as np
 
 from . import splits
-from .contenders import BASELINE, OWN, PEERS, Protocol, full_name
+from .contenders import BASELINE, OWN, PEERS, PLANS, Plan, full_name
 from .report import markdown_table
 from .study_stats import Contrast, Table, complete, contrast, holm, mean_ranks, tabulate
+from .study_time import equal_time, time_curves, time_words, timed_duels
 from .study_words import answer, protocol_words
 
-__all__ = ["QUESTIONS", "Findings", "find", "report_text", "write_report"]
+__all__ = ["QUESTIONS", "Findings", "belongs", "find", "report_text", "write_report"]
 
 Rows = Sequence[Mapping[str, str]]
 MEASURES = (
     "test_loss", "test_error", "rounds", "leaves", "model_bytes", "train_cpu", "predict_cpu",
-    "rises", "search_rises",
+    "rises", "search_rises", "equal_time_loss",
 )  # fmt: skip
 CURVATURE = {full_name(library, method): method.curvature for library, method in (*PEERS, *OWN)}
 MAX_FULL = 16  # classes up to which split_hessian="auto" is the full matrix
@@ -41,26 +42,35 @@ class Question:
 
 
 QUESTIONS = (
-    Question("full-Hessian instead of 2p(1−p) splits, leaves by one 2p(1−p) step",
-             "full splits, 2p(1−p) leaves", "2p(1−p)", True),
-    Question("full-Hessian instead of 2p(1−p) splits, leaves by one full step",
-             "full, Newton step", "2p(1−p) splits, full Newton step", True),
-    Question("full-Hessian instead of 2p(1−p) splits, exact leaves",
-             "quadratic gain", "2p(1−p) splits, exact leaves", True),
-    Question("full-Hessian instead of p(1−p) splits, exact leaves", "default", "p(1−p) splits",
-             True),
+    Question("full-Hessian instead of 2p(1−p) splits, exact leaves, path prior",
+             "quadratic gain", "2p(1−p) splits", True),
     Question("full-Hessian instead of p(1−p) splits, exact leaves, path prior",
-             "path prior", "p(1−p) splits, path prior", True),
-    Question("leaves by one full instead of one 2p(1−p) step, 2p(1−p) splits",
-             "2p(1−p) splits, full Newton step", "2p(1−p)"),
-    Question("exact leaves instead of one full step, full splits",
-             "quadratic gain", "full, Newton step"),
-    Question("exact leaves instead of one 2p(1−p) step, 2p(1−p) splits",
-             "2p(1−p) splits, exact leaves", "2p(1−p)"),
-    Question("guaranteed instead of quadratic gain", "default", "quadratic gain"),
-    Question("path prior instead of ridge, full Hessian", "path prior", "default"),
+             "default", "p(1−p) splits", True),
+    Question("full-Hessian instead of 2p(1−p) splits, exact leaves, ridge",
+             "ridge, quadratic gain", "2p(1−p) splits, ridge", True),
+    Question("full-Hessian instead of p(1−p) splits, exact leaves, ridge",
+             "ridge", "p(1−p) splits, ridge", True),
+    Question("full-Hessian instead of 2p(1−p) splits, leaves by one full step, ridge",
+             "Newton step, ridge", "2p(1−p) splits, Newton step, ridge", True),
+    Question("full-Hessian instead of 2p(1−p) splits, leaves by one 2p(1−p) step, ridge",
+             "full splits, 2p(1−p) leaves", "2p(1−p)", True),
+    Question("leaves by one full instead of one 2p(1−p) step, 2p(1−p) splits, ridge",
+             "2p(1−p) splits, Newton step, ridge", "2p(1−p)"),
+    Question("exact leaves instead of one full step, ridge",
+             "ridge, quadratic gain", "Newton step, ridge"),
+    Question("exact leaves instead of one damped step, path prior", "default", "damped step"),
+    Question("exact leaves instead of one 2p(1−p) step, 2p(1−p) splits, ridge",
+             "2p(1−p) splits, ridge", "2p(1−p)"),
+    Question("guaranteed instead of quadratic gain, path prior", "default", "quadratic gain"),
+    Question("guaranteed instead of quadratic gain, ridge", "ridge", "ridge, quadratic gain"),
+    Question("path prior instead of ridge, guaranteed gain", "default", "ridge"),
+    Question("path prior instead of ridge, quadratic gain",
+             "quadratic gain", "ridge, quadratic gain"),
+    Question("path prior instead of ridge, p(1−p) splits",
+             "p(1−p) splits", "p(1−p) splits, ridge"),
     Question("path prior instead of ridge, 2p(1−p)", "2p(1−p), path prior", "2p(1−p)"),
     Question("path prior instead of ridge, |p−y|", "|p−y|, path prior", "|p−y|"),
+    Question("the default instead of |p−y| with the path prior", "default", "|p−y|, path prior"),
 )  # fmt: skip
 
 
@@ -74,7 +84,10 @@ class Findings:
     ranks : (n_methods,) mean ranks by test loss.
     to_baseline : every method against the baseline.
     questions : the questions that could be asked, with their answers; p adjusted by Holm.
-    duels : our default and our path prior against every peer.
+    duels : our default and our ridge against every peer.
+    equal_time : every method against the baseline in the baseline's processor time.
+    timed_duels : our default against every peer in that time.
+    time_curves : test losses within budgets of processor time (``study_time.time_curves``).
     trees : rows of the comparison of single trees.
     """
 
@@ -83,6 +96,9 @@ class Findings:
     to_baseline: list[Contrast]
     questions: list[tuple[Question, Contrast]]
     duels: list[Contrast]
+    equal_time: list[Contrast]
+    timed_duels: list[Contrast]
+    time_curves: dict[str, np.ndarray]
     trees: list[dict[str, str]]
 
     @property
@@ -90,9 +106,9 @@ class Findings:
         return self.tables["test_loss"]
 
 
-def find(rows: Rows, trees: Sequence[Mapping[str, str]]) -> Findings:
-    """Compare, on those splits that every method has finished."""
-    kept = complete(rows)
+def find(rows: Rows, trees: Sequence[Mapping[str, str]], plan: Plan) -> Findings:
+    """Compare the methods of a plan, on those splits that all of them have finished."""
+    kept = complete([row for row in rows if belongs(row, plan)])
     tables = {measure: tabulate(kept, measure) for measure in MEASURES}
     loss = tables["test_loss"]
     everything = np.ones(len(loss.sets), bool)
@@ -105,14 +121,20 @@ def find(rows: Rows, trees: Sequence[Mapping[str, str]]) -> Findings:
                  loss.n_classes <= MAX_FULL if q.splits else everything)
         for q in asked
     ]  # fmt: skip
-    ours = [name for name in ("fullhess default", "fullhess path prior") if name in loss.methods]
+    ours = [name for name in ("fullhess default", "fullhess ridge") if name in loss.methods]
     peers = [name for name in loss.methods if not name.startswith("fullhess")]
     duels = [contrast(loss, own, peer, everything) for own in ours for peer in peers]
     return Findings(
         tables, mean_ranks(loss), to_baseline,
         list(zip(asked, _adjusted(answers), strict=True)), _adjusted(duels),
-        [dict(row) for row in trees],
+        equal_time(kept, baseline), timed_duels(kept, peers), time_curves(kept, loss, baseline),
+        [dict(row) for row in trees if row["data"] in loss.sets],
     )  # fmt: skip
+
+
+def belongs(row: Mapping[str, str], plan: Plan) -> bool:
+    """Whether a row of a ledger is a result of this plan."""
+    return row["protocol"] == plan.protocol.key and row["method"] in plan.methods
 
 
 def _adjusted(contrasts: Sequence[Contrast]) -> list[Contrast]:
@@ -123,18 +145,17 @@ def _adjusted(contrasts: Sequence[Contrast]) -> list[Contrast]:
 def write_report(
     rows: Rows,
     trees: Sequence[Mapping[str, str]],
-    protocol: Protocol,
+    plan: Plan,
     directory: Path,
-    name: str,
     facts: Sequence[tuple[str, str]],
 ) -> list[Path]:
     """Report, table by data set and figures; the paths."""
-    rows = [row for row in rows if row["protocol"] == protocol.key]
-    if not complete(rows):
+    name = plan.name
+    if not complete([row for row in rows if belongs(row, plan)]):
         raise SystemExit(f"no split is finished by all methods in {directory / name}.csv")
-    found = find(rows, trees)
+    found = find(rows, trees, plan)
     report, by_set = directory / f"{name}.md", directory / f"{name}_by_set.csv"
-    report.write_text(report_text(found, rows, protocol, name, facts), encoding="utf-8")
+    report.write_text(report_text(found, rows, plan, facts), encoding="utf-8")
     with by_set.open("w", newline="", encoding="utf-8") as file:
         csv.writer(file).writerows(_by_set_rows(found))
     written = [report, by_set]
@@ -146,21 +167,17 @@ def write_report(
     return written + draw(found, directory, name)
 
 
-def report_text(
-    found: Findings,
-    rows: Rows,
-    protocol: Protocol,
-    name: str,
-    facts: Sequence[tuple[str, str]],
-) -> str:
+def report_text(found: Findings, rows: Rows, plan: Plan, facts: Sequence[tuple[str, str]]) -> str:
     """The report in Markdown."""
+    name = plan.name
     versions = {row["method"]: row["version"] for row in rows}
     trees = splits.summary(found.trees) if found.trees else []
     sections = [
         "# Full gradient boosting on real data",
-        "Written by `python -m comparisons study` from the tables beside this file.",
+        f"{plan.words} Written by `python -m comparisons study{_option(plan)}` from the tables "
+        "beside this file.",
         *answer(found),
-        protocol_words(found, protocol),
+        protocol_words(found, plan.protocol),
         "\n".join(f"* {title}: {text}" for title, text in facts),
         "## All methods",
         markdown_table(_overall(found, versions)),
@@ -171,7 +188,8 @@ def report_text(
         "kB are medians. Rises: rounds that raised the "
         "training loss, in all trainings of the searches that take all rows.",
         f"![Ratios]({name}_ratios.svg)\n\n![Ranks]({name}_ranks.svg)",
-        "## Our default and our path prior against every peer",
+        *_time_sections(found, name),
+        "## Our default and our ridge against every peer",
         markdown_table(_contrast_rows(found.duels)),
         "p is of Wilcoxon's signed-rank test over data sets, adjusted by Holm's method.",
         "## What each part adds",
@@ -191,6 +209,34 @@ def report_text(
         f"`{name}_by_set.csv`.",
     ]
     return "\n\n".join(sections) + "\n"
+
+
+def _option(plan: Plan) -> str:
+    """What to add to the command to get this plan."""
+    key = next(key for key, known in PLANS.items() if known.name == plan.name)
+    return {"main": "", "quick": " --quick"}.get(key, f" --plan {key}")
+
+
+def _time_sections(found: Findings, name: str) -> list[str]:
+    if not found.equal_time:
+        return []
+    order = sorted(found.equal_time, key=lambda c: c.ratio)
+    table = [["method", "log-loss, ratio", "95 %", "median", "won–lost"]]
+    table += [[c.first, *_numbers(c)] for c in order]
+    return [
+        "## After equal processor time",
+        time_words(found.equal_time),
+        markdown_table(table),
+        "Our default against every peer in that time:",
+        markdown_table(_contrast_rows(found.timed_duels)),
+        f"Each training is cut where it has used the processor time of the chosen training of "
+        f"{BASELINE} on the same split; the draw and the round of the lowest validation loss by "
+        "then are tested. Binning and the evaluation of two sets each round count for all. The "
+        "machine was busy, and on data this small the fixed cost of a round counts for much, so "
+        "this is rough; scikit-learn and ChimeraBoost do not tell the time of a round, which is "
+        "taken to be the same for all.",
+        f"![Losses by processor time]({name}_time.svg)",
+    ]
 
 
 def _overall(found: Findings, versions: Mapping[str, str]) -> list[list[str]]:

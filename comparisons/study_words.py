@@ -136,22 +136,24 @@ def protocol_words(found: Findings, protocol: Protocol) -> str:
     splits = f"{per_set.min()}" if per_set.min() == per_set.max() else (
         f"{per_set.min()} to {per_set.max()}"
     )  # fmt: skip
-    more = ", ".join(f"{n} for {name}" for name, n in protocol.more_rows.items())
+    other = ", ".join(f"{n} for {name}" for name, n in protocol.other_rows.items())
+    low, high = protocol.learning_rate
+    spread = ", spread evenly over these ranges," if protocol.even else ","
     return f"""## How it was done
 
 {len(loss.methods)} methods, {len(loss.sets)} data sets, {splits} random stratified splits of each
-into rows to train (at most {protocol.max_train}{"; " + more if more else ""}), to validate and to
-test. On every split each method is given the same {protocol.n_draws} draws of learning rate (0.1 to
-0.5), λ (0.1 to 10), minimum child weight (0.01 to 3), depth (3 to 6), share of rows and share of
-columns (0.7 or 1), translated to its own names; at most {protocol.rounds} rounds, stopped after
-{protocol.patience} without improvement; {protocol.max_bin} bins, one thread. The draw with the
-lowest validation loss is tested, once. Categories are given as numbers to all methods. Classes of
-fewer than three training rows are left out. Times are processor seconds, not those of the clock.
+into rows to train (at most {protocol.max_train}{"; " + other if other else ""}), to validate and to
+test. On every split each method is given the same {protocol.n_draws} draws of learning rate
+({low:g} to {high:g}), λ (0.1 to 10), minimum child weight (0.01 to 3){spread} depth (3 to 6), share
+of rows and share of columns (0.7 or 1), translated to its own names; at most {protocol.rounds}
+rounds, stopped after {protocol.patience} without improvement; {protocol.max_bin} bins, one thread.
+The draw with the lowest validation loss is tested. Categories are given as numbers to all methods.
+Classes of fewer than three training rows are left out. Times are processor seconds, not those of
+the clock.
 
 What is not equal: scikit-learn samples no rows and draws columns by split; CatBoost's symmetric
 trees have no minimum child weight, its other trees and scikit-learn's bound the rows instead, as
 many as hold that weight while all classes are equally probable; ChimeraBoost scales the temperature
-of its probabilities on the validation rows and, from 2000 rows on (poker alone), adds products and
-differences of columns, which is what makes it so much better there; the same minimum child weight
-binds the true Hessian twice as hard as 2p(1−p). The budget is small and so are the training sets;
-larger ones may order the methods otherwise."""
+of its probabilities on the validation rows and, from 2000 rows on, tries products and differences
+of columns, which is what makes it so much better on poker (the method called plain, where it takes
+part, does not); the same minimum child weight binds the true Hessian twice as hard as 2p(1−p)."""

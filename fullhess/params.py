@@ -32,7 +32,7 @@ SplitHessian = Literal[
 ]
 SplitGain = Literal["guaranteed", "quadratic"]
 LeafSolver = Literal["exact", "damped", "newton"]
-LeafPrior = Literal["ridge", "path"]
+LeafPrior = Literal["auto", "ridge", "path"]
 GrowPolicy = Literal["depthwise", "lossguide"]
 SamplingMethod = Literal["uniform", "gradient_based", "goss"]
 MarginDtype = Literal["float64", "float32"]
@@ -90,7 +90,10 @@ class Params:
         "exact", LeafSolver, "leaf values: minimiser, one damped or one plain Newton step"
     )
     leaf_prior: LeafPrior = _choice(
-        "ridge", LeafPrior, "what reg_lambda pulls a leaf to: zero, or its parent"
+        "auto",
+        LeafPrior,
+        "what reg_lambda pulls a leaf to: zero (ridge) or its parent (path); auto: path for exact "
+        "softmax leaves",
     )
     learning_rate: float = _fraction("factor on every leaf value", default=0.1)
     max_depth: int = _integer(6, 1, "depth of a tree", high=_MAX_DEPTH, zero_means="unlimited")
@@ -164,7 +167,7 @@ class Params:
         return (
             self.reg_alpha > 0.0
             or self.monotone_constraints is not None
-            or (self.max_delta_step > 0.0 and self.leaf_prior == "ridge")
+            or (self.max_delta_step > 0.0 and self.leaf_prior != "path")
         )
 
     def _check_penalties(self) -> None:

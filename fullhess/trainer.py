@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import logging
 from dataclasses import dataclass, replace
 from types import TracebackType
 from typing import Any
@@ -11,6 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .auto import resolve_leaf_prior, resolve_split_hessian
 from .bins import BinnedMatrix
 from .ensemble import Ensemble, Scalar
 from .forest import add_tree_on_bins
@@ -35,14 +35,7 @@ from .validation import (
     choose_objective,
 )
 
-__all__ = ["Follower", "Trainer", "resolve_split_hessian"]
-
-logger = logging.getLogger("fullhess")
-
-# Scores up to which ``split_hessian="auto"`` searches splits with the full matrix. On one
-# thread, 20k × 30, a round in full took 1.9 times as long as with the diagonal at k=10,
-# 3.0 times at 16, 5.6 times at 26.
-FULL_SPLIT_MAX_OUTPUTS = 16
+__all__ = ["Follower", "Trainer"]
 
 # Settings that are part of the state of a run.
 _FIXED = ("objective", "num_class", "margin_dtype", "n_jobs")
@@ -61,6 +54,7 @@ class Trainer:
 
     Attributes
     ----------
+    params : the settings, with ``leaf_prior="auto"`` decided.
     raw : (n_samples, k) scores of the training rows after the rounds so far.
     """
 
@@ -78,9 +72,10 @@ class Trainer:
         objective: Objective | None = None,
         feature_weights: Any = None,
     ) -> None:
-        self.params = Params.from_dict(params)
+        given = Params.from_dict(params)
         check_binned(binned)
-        self.objective = choose_objective(self.params, objective, label, init_model)
+        self.objective = choose_objective(given, objective, label, init_model)
+        self.params = resolve_leaf_prior(given, self.objective)
         self.binned = binned
         self.label = self.objective.check_label(label, binned.n_samples)
         self.weight = check_weight(weight, binned.n_samples)
@@ -117,7 +112,7 @@ class Trainer:
 
     def set_params(self, params: dict[str, Any] | Params) -> None:
         """Settings of the rounds to come."""
-        settings = Params.from_dict(params)
+        settings = resolve_leaf_prior(Params.from_dict(params), self.objective)
         for name in _FIXED:
             if getattr(settings, name) != getattr(self.params, name):
                 raise ParameterError(
@@ -353,30 +348,3 @@ class Follower:
             add_tree_on_bins(tree, self.binned, self.scores, self.trainer.workers)
         self.n_trees = len(trees)
         return self.scores
-
-
-def resolve_split_hessian(params: Params, objective: Objective, binned: BinnedMatrix) -> str:
-    """The curvature of the split search.
-
-    ``"auto"`` follows ``hessian``, but leaves the full matrix for the diagonal where it
-    is costly: more than ``FULL_SPLIT_MAX_OUTPUTS`` scores, or a histogram of more than
-    an eighth of the budget; and under an L1 penalty or monotone constraints, whose
-    search needs scores that do not interact. Leaves keep the full matrix.
-    """
-    if params.split_hessian != "auto":
-        return params.split_hessian
-    if params.hessian != "full" or objective.layout("full").name == "diagonal":
-        return params.hessian
-    if params.reg_alpha > 0.0 or params.monotone_constraints is not None:
-        return "diagonal"
-    layout = objective.layout("full")
-    size = float(binned.binning.cell_offsets[-1]) * layout.width * 4 / 2**20
-    if objective.n_outputs <= FULL_SPLIT_MAX_OUTPUTS and size <= params.max_histogram_mb / 8:
-        return "full"
-    logger.info(
-        "split_hessian='auto': splits are searched with the diagonal of the Hessian "
-        "(%d outputs, %.0f MB a full histogram); leaves use the full matrix",
-        objective.n_outputs,
-        size,
-    )
-    return "diagonal"

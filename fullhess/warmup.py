@@ -64,7 +64,7 @@ def warm_up(n_classes: tuple[int, ...] = (3, 5, 7, 10)) -> float:
     binned = BinnedMatrix.from_quantiles(X, max_bins=32, categorical=[3])
     settings: list[dict[str, Any]] = [
         {},
-        {"leaf_prior": "path"},
+        {"leaf_prior": "ridge"},
         {"split_hessian": "diagonal", "leaf_solver": "damped"},
     ]
     for k in n_classes:

@@ -12,7 +12,7 @@ import pytest
 
 import fullhess
 from fullhess import BinnedMatrix, EvalSet
-from fullhess.trainer import FULL_SPLIT_MAX_OUTPUTS
+from fullhess.auto import FULL_SPLIT_MAX_OUTPUTS
 
 FAST = {"max_depth": 3, "min_child_weight": 0.01, "learning_rate": 0.3, "n_jobs": 1}
 

@@ -107,3 +107,71 @@ def test_ledger_of_other_columns_is_not_overwritten(tmp_path):
     with pytest.raises(ValueError, match="--output"):
         Ledger(path, ["name", "value"], ["name"])
     assert path.read_text() == "other,columns\n1,2\n"
+
+
+def fetchers(monkeypatch, **found):
+    """scikit-learn's fetchers replaced by functions that note their arguments."""
+    calls = []
+
+    def replaced(name):
+        def fetch(**arguments):
+            calls.append((name, arguments))
+            result = found[name]
+            if isinstance(result, Exception):
+                raise result
+            return result
+
+        return fetch
+
+    for name in found:
+        monkeypatch.setattr(f"sklearn.datasets.{name}", replaced(name))
+    return calls
+
+
+def test_fetched_words_become_codes_and_classes_are_numbered(monkeypatch):
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame({
+        "size": [1.5, np.nan, 2.5, 0.5],
+        "color": pandas.Categorical(["red", "blue", "red", "green"]),
+        "kind": ["b", "a", "b", "b"],
+        "count": [4, 3, 2, 1],
+    })  # fmt: skip
+    classes = pandas.Series(pandas.Categorical(["no", "yes", "no", "maybe"]))
+    calls = fetchers(monkeypatch, fetch_openml=(frame, classes))
+    loaded = data.load("car", None, fetch=True)
+    assert calls[0][1]["data_id"] == data.OPENML["car"] and len(calls) == 1
+    assert loaded.X.dtype == np.float32 and loaded.origin == "fetched by scikit-learn"
+    np.testing.assert_array_equal(loaded.X[:, 0], [1.5, np.nan, 2.5, 0.5])
+    assert loaded.X[:, 1:].T.tolist() == [[2, 0, 2, 1], [1, 0, 1, 1], [4, 3, 2, 1]]
+    assert loaded.y.tolist() == [1, 2, 1, 0]
+
+
+def test_the_speaker_is_no_feature_of_fetched_vowel_either(monkeypatch):
+    pandas = pytest.importorskip("pandas")
+    columns = ["Train_or_Test", "Speaker_Number", "Sex", "Feature_0"]
+    frame = pandas.DataFrame([["Train", "Andrew", "Male", 1.5]] * 3, columns=columns)
+    fetchers(monkeypatch, fetch_openml=(frame, pandas.Series(["a", "b", "c"])))
+    assert data.load("vowel", None, fetch=True).X.tolist() == [[0.0, 1.5]] * 3
+
+
+def test_covertype_has_a_fetcher_of_its_own(monkeypatch):
+    X, y = np.ones((4, 54)), np.array([1, 7, 1, 3])
+    calls = fetchers(monkeypatch, fetch_covtype=(X, y))
+    loaded = data.load("covertype", None, fetch=True)
+    assert [name for name, _ in calls] == ["fetch_covtype"] and loaded.X.shape == (4, 54)
+    assert loaded.y.tolist() == [0, 2, 0, 1]
+
+
+def test_a_file_is_preferred_to_a_download_and_nothing_is_fetched_unasked(tmp_path, monkeypatch):
+    calls = fetchers(monkeypatch, fetch_openml=AssertionError("fetched"))
+    np.savez(tmp_path / "glass.npz", X=np.ones((4, 2)), y=np.arange(4))
+    assert data.load("glass", str(tmp_path), fetch=True).origin == "file"
+    with pytest.raises(data.Unavailable):
+        data.load("car", str(tmp_path), fetch=False)
+    assert not calls
+
+
+def test_a_download_that_fails_says_so(monkeypatch):
+    fetchers(monkeypatch, fetch_openml=OSError("no network"))
+    with pytest.raises(data.Unavailable, match=r"glass: the download failed \(no network\)"):
+        data.load("glass", None, fetch=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 import numpy as np
@@ -129,7 +128,7 @@ def test_quick_convergence_has_no_rise_of_ours(tmp_path, capsys, monkeypatch):
     command = ["convergence", "--quick", "--output", str(tmp_path)]
     assert main(command) == 0
     lines = (tmp_path / "convergence_quick.md").read_text(encoding="utf-8").splitlines()
-    for method in ("default", "path prior"):
+    for method in ("default", "ridge"):
         found = next(line for line in lines if line.startswith(f"| fullhess {method}"))
         assert [cell.strip() for cell in found.split("|")[2:-1]] == ["0"] * 2
     before = (tmp_path / "convergence_quick.csv").read_bytes()
@@ -169,8 +168,6 @@ def test_notebooks_run(notebook):
     host = notebook.stem.partition("_")[0]
     if host in ("xgboost", "lightgbm"):
         pytest.importorskip(host)
-        if find_spec(f"fullhess.{host}") is None:
-            pytest.skip(f"fullhess.{host} is not there yet")
     done = subprocess.run(
         [sys.executable, str(notebook)], capture_output=True, encoding="utf-8", timeout=300,
         env={**os.environ, "NOTEBOOK_ROUNDS": "5", "PYTHONIOENCODING": "utf-8"}, cwd=ROOT,

@@ -17,7 +17,7 @@ DEFAULTS = {
     "split_hessian": "auto",
     "split_gain": "guaranteed",
     "leaf_solver": "exact",
-    "leaf_prior": "ridge",
+    "leaf_prior": "auto",
     "learning_rate": 0.1,
     "max_depth": 6,
     "max_leaves": 0,

@@ -64,7 +64,7 @@ def test_leaves_are_pulled_to_their_parents_by_rows(strength, objective):
 
 def test_a_tree_of_one_leaf_has_no_parent_to_go_to():
     label, binned = problem()
-    params = {**FAST, "min_samples_leaf": 400, "learning_rate": 1.0}
+    params = {**FAST, "min_samples_leaf": 400, "learning_rate": 1.0, "leaf_prior": "ridge"}
     margin = np.tile([1.0, 0.0, 0.0], (400, 1))
     one, two = (
         fullhess.train({**params, "path_smooth": s}, binned, label, base_margin=margin,

@@ -8,12 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from comparisons.contenders import Protocol
+from comparisons.contenders import PLANS
 from comparisons.convergence import reversal_table
 from comparisons.literature import error_table
 from comparisons.report import markdown_table
-from comparisons.study_report import find, report_text
+from comparisons.study_readme import parts_table, peers_table
+from comparisons.study_report import belongs, find, report_text
 
+# Methods of ours whose steps come with a proof of descent.
+PROMISED = (
+    "default", "ridge", "quadratic gain", "ridge, quadratic gain", "p(1−p) splits",
+    "p(1−p) splits, ridge", "2p(1−p) splits", "2p(1−p) splits, ridge", "damped step",
+    "damped step, path prior",
+)  # fmt: skip
 RESULTS = Path(__file__).resolve().parent.parent / "comparisons" / "results"
 
 
@@ -26,14 +33,27 @@ def text(name):
     return (RESULTS / f"{name}.md").read_text(encoding="utf-8")
 
 
-def test_the_study_reports_its_table():
+def findings(key):
+    plan = PLANS[key]
+    return find(table(plan.name), table(f"{plan.name}_trees"), plan)
+
+
+def test_the_readme_has_the_tables_of_the_study():
+    readme = (RESULTS.parent.parent / "README.md").read_text(encoding="utf-8")
+    main, small = findings("main"), findings("small")
+    assert parts_table(main, small) in readme
+    assert peers_table(main, small) in readme
+
+
+@pytest.mark.parametrize("key", ["main", "small", "large"])
+def test_the_study_reports_its_table(key):
     """``python -m comparisons study --report-only --output comparisons/results`` makes it so."""
-    protocol = Protocol()
-    rows = [row for row in table("study") if row["protocol"] == protocol.key]
-    found = find(rows, table("study_trees"))
-    expected = report_text(found, rows, protocol, "study", [])
+    plan = PLANS[key]
+    rows = table(plan.name)
+    assert all(belongs(row, plan) for row in rows)
+    expected = report_text(find(rows, table(f"{plan.name}_trees"), plan), rows, plan, [])
     facts = ("* Machine:", "* Left out:")
-    kept = [line for line in text("study").splitlines() if not line.startswith(facts)]
+    kept = [line for line in text(plan.name).splitlines() if not line.startswith(facts)]
     assert [x for x in kept if x] == [x for x in expected.splitlines() if x]
 
 
@@ -47,7 +67,7 @@ def test_the_study_has_enough_real_sets_and_splits():
 
 
 def test_our_steps_with_a_proof_never_raised_the_training_loss():
-    promised = {"fullhess default", "fullhess path prior", "fullhess quadratic gain"}
+    promised = {f"fullhess {name}" for name in PROMISED}
     rows = [row for row in table("study") if row["method"] in promised]
     assert rows and all(float(row["search_rises"]) == 0.0 for row in rows)
 
@@ -57,7 +77,7 @@ def test_convergence_reports_its_table_and_none_of_our_defaults_rises():
     reversals = reversal_table(rows)
     assert markdown_table(reversals) in text("convergence")
     by_method = {row[0]: row[1:] for row in reversals[1:]}
-    for method in ("fullhess default", "fullhess path prior"):
+    for method in ("fullhess default", "fullhess ridge"):
         assert set(by_method[method]) == {"0"}
     assert any(cell != "0" for row in reversals[1:] for cell in row[1:])
 

@@ -10,17 +10,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from comparisons import data, libraries, study, study_stats
+from comparisons import budgets, data, libraries, study, study_stats
 from comparisons.__main__ import main
-from comparisons.contenders import ALL_DATA, OWN, PEERS, Protocol, draws, full_name
+from comparisons.contenders import BASELINE, OWN, PEERS, PLANS, Protocol, draws, full_name
 from comparisons.data import Dataset
-from comparisons.libraries import Method, RoundLog, Settings, fullhess_
+from comparisons.libraries import Method, RoundLog, Run, Settings, fullhess_
 from comparisons.study_report import QUESTIONS
 from comparisons.study_stats import Contrast, contrast, holm, tabulate
 from comparisons.study_words import verdict
 
 EVERY = {**libraries.MODULES, **libraries.FURTHER_MODULES}
-TINY = Protocol(n_draws=2, seeds=(0,), rounds=4, patience=2, max_train=120, more_rows={})
+TINY = Protocol(n_draws=2, seeds=(0,), rounds=4, patience=2, max_train=120, other_rows={})
 
 
 def small_parts():
@@ -72,7 +72,7 @@ def test_all_libraries_stop_by_the_same_rule():
     assert stops == [False, False, False, True, False, False, True]
 
 
-def test_search_tests_the_draw_of_the_lowest_validation_loss_once():
+def test_search_tests_the_draw_of_the_lowest_validation_loss():
     parts = small_parts()
     tested = []
 
@@ -99,7 +99,7 @@ def test_search_tests_the_draw_of_the_lowest_validation_loss_once():
     result = study.search(parts, Library, Method("m", "c"), TINY, seed=0)
     rates = [draw.learning_rate for draw in draws(TINY, 0)]
     assert result.valid_loss == min(rates) and result.draw == int(np.argmin(rates))
-    assert [settings.learning_rate for settings in tested] == [min(rates)]
+    assert {settings.learning_rate for settings in tested} == {min(rates)}
     assert result.test_loss == pytest.approx(np.log(3))
 
 
@@ -118,7 +118,28 @@ def test_questions_are_about_methods_that_take_part():
     names = {method.name for _, method in OWN}
     assert all({question.first, question.second} <= names for question in QUESTIONS)
     assert len({full_name(*c) for c in (*OWN, *PEERS)}) == len(OWN) + len(PEERS)
-    assert len(set(ALL_DATA)) >= 15
+    assert len(set(PLANS["main"].sets)) >= 15
+
+
+@pytest.mark.parametrize("plan", PLANS.values(), ids=lambda plan: plan.name)
+def test_plans_name_methods_that_take_part_and_all_have_the_baseline(plan):
+    every = {full_name(*contender) for contender in (*OWN, *PEERS)}
+    assert set(plan.methods) <= every and BASELINE in plan.methods
+    assert len(set(plan.sets)) == len(plan.sets)
+
+
+def test_all_peers_take_part_in_the_study():
+    assert {full_name(*peer) for peer in PEERS} <= set(PLANS["main"].methods)
+
+
+def test_even_draws_take_every_stretch_of_a_range_once():
+    protocol = Protocol(n_draws=7, learning_rate=(0.1, 0.4))
+    for seed in range(3):
+        for name, low, high in (("learning_rate", 0.1, 0.4), ("reg_lambda", 0.1, 10.0)):
+            values = np.log([getattr(draw, name) for draw in draws(protocol, seed)])
+            places = 7 * (values - np.log(low)) / np.log(high / low)
+            # Values are rounded to three digits, so that the ends of stretches may be met.
+            assert sorted(np.round(places - 0.5).astype(int).clip(0, 6)) == list(range(7))
 
 
 def row(method, data_name, seed, loss, k=3):
@@ -180,7 +201,8 @@ def test_the_words_follow_the_interval(ratio, low, high, words):
 
 def test_quick_study_reports_and_resumes(tmp_path, capsys, monkeypatch):
     pytest.importorskip("matplotlib")
-    monkeypatch.setattr(study, "QUICK", TINY)
+    plan = replace(PLANS["quick"], protocol=TINY)
+    monkeypatch.setitem(PLANS, "quick", plan)
     methods = ["fullhess default", "fullhess p(1−p) splits", "scikit-learn tree per class"]
     command = ["study", "--quick", "--sets", "wine", "digits", "--output", str(tmp_path)]
     assert main([*command, "--methods", *methods]) == 0
@@ -188,7 +210,7 @@ def test_quick_study_reports_and_resumes(tmp_path, capsys, monkeypatch):
     assert "## The paper's question" in report and "Where fullhess stands" in report
     for name in methods:
         assert name.removeprefix("fullhess ") in report
-    for figure in ("ratios", "ranks", "parts", "sets"):
+    for figure in ("ratios", "ranks", "parts", "sets", "time"):
         assert (tmp_path / f"study_quick_{figure}.png").read_bytes().startswith(b"\x89PNG")
     table = tmp_path / "study_quick.csv"
     with table.open(encoding="utf-8") as file:
@@ -205,3 +227,48 @@ def test_quick_study_reports_and_resumes(tmp_path, capsys, monkeypatch):
 def test_unknown_method_is_named(tmp_path):
     with pytest.raises(SystemExit, match="fullhess defualt"):
         main(["study", "--quick", "--methods", "fullhess defualt", "--output", str(tmp_path)])
+
+
+def timed_run(losses, seconds):
+    """A training with these validation losses and processor seconds of its rounds."""
+    losses = np.asarray(losses, float)
+    return Run("x", "1", Method("m", "c"), losses, losses, losses, np.asarray(seconds, float),
+               np.asarray(seconds, float), tuple(losses))  # fmt: skip
+
+
+class TimedLibrary:
+    """Predicts the round and the draw that it is asked for, as a probability."""
+
+    @staticmethod
+    def predict(run, X):
+        p = np.exp(-run.loss[run.best])
+        return np.tile([p, (1 - p) / 2, (1 - p) / 2], (len(X), 1))
+
+
+def test_losses_within_a_budget_are_those_of_the_rounds_that_fit_in():
+    parts = small_parts()
+    parts = replace(parts, y_test=np.zeros_like(parts.y_test))  # test loss = validation loss
+    slow = timed_run([0.9, 0.5, 0.2], [1.0, 1.0, 1.0])  # and half a second before the first
+    fast = timed_run([0.8, 0.7, 0.75], [0.4, 0.4, 0.4])
+    found = budgets.losses_within(
+        (0.3, 0.5, 1.0, 1.6, 2.5, 3.5, 99.0), TimedLibrary, [slow, fast], [3.5, 1.2], parts
+    )
+    shares = np.bincount(parts.problem.y_train) / len(parts.problem.y_train)
+    expected = [-np.log(shares[0]), 0.8, 0.7, 0.7, 0.5, 0.2, 0.2]
+    assert found == pytest.approx(expected)
+
+
+def test_a_library_that_tells_no_time_of_a_round_is_taken_to_be_even():
+    run = timed_run([0.9, 0.5], [np.nan, np.nan])
+    assert budgets.clock(run, 3.0).tolist() == [1.5, 3.0]
+
+
+def test_packed_losses_come_back():
+    assert budgets.unpack(budgets.pack([0.123456, 2.0])) == [0.12346, 2.0]
+
+
+def test_equal_time_of_the_baseline_is_its_own_test_loss(tmp_path):
+    parts, protocol = small_parts(), replace(TINY, rounds=6)
+    result = study.search(parts, fullhess_, fullhess_.DEFAULT, protocol, seed=0)
+    assert result.equal_time_loss == pytest.approx(result.test_loss)
+    assert len(budgets.unpack(result.timed_losses)) == len(budgets.BUDGETS)

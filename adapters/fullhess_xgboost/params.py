@@ -237,7 +237,9 @@ TABLE: dict[str, Rule] = {
     "hessian": _honoured("hessian", _text, "new: curvature of the leaves"),
     "split_hessian": _honoured("split_hessian", _text, "new: curvature of the split search"),
     "leaf_solver": _honoured("leaf_solver", _text, "new: how leaf values are found"),
-    "leaf_prior": _honoured("leaf_prior", _text, "new: what lambda pulls a leaf to"),
+    "leaf_prior": _honoured("leaf_prior", _text,
+                            "new: what lambda pulls a leaf to; by default its parent where "
+                            "leaves are exact"),
     "split_gain": _honoured("split_gain", _text, "new: what a split is scored by"),
 }  # fmt: skip
 

@@ -30,7 +30,7 @@ _NEW_PARAMETERS = """
     hessian : curvature of the leaves, "full" by default.
     split_hessian : curvature of the split search, "auto" by default.
     leaf_solver : "exact", "damped" or "newton".
-    leaf_prior : "ridge" or "path".
+    leaf_prior : "ridge", "path" or "auto", the default: "path" for exact softmax leaves.
     split_gain : "guaranteed" or "quadratic".
 """
 

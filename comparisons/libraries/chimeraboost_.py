@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 from typing import Any
 
@@ -50,10 +51,21 @@ def train(problem: Problem, settings: Settings, method: Method, on_round: OnRoun
 
 def predict(run: Run, X: NDArray[Any]) -> NDArray[Any]:
     """Probabilities at the best round."""
-    return np.asarray(run.model.predict_proba(X))
+    return np.asarray(_cut(run).predict_proba(X))
 
 
 def size(run: Run) -> tuple[int, int]:
     """Leaves and bytes (a pickle) of the model."""
-    leaves = sum(2 ** len(tree.splits_feat) for tree in run.model.model_.trees_)
-    return leaves, len(pickle.dumps(run.model))
+    model = _cut(run)
+    leaves = sum(2 ** len(tree.splits_feat) for tree in model.model_.trees_)
+    return leaves, len(pickle.dumps(model))
+
+
+def _cut(run: Run) -> Any:
+    """The model up to the best round, with the temperature of the whole one."""
+    if run.best + 1 >= len(run.model.model_.trees_):  # it has cut itself
+        return run.model
+    model = copy.copy(run.model)
+    model.model_ = copy.copy(model.model_)
+    model.model_.trees_ = model.model_.trees_[: run.best + 1]
+    return model

@@ -40,7 +40,7 @@ def _as_hosts_do(name: str, hessian: str, curvature: str) -> Method:
 DEFAULT = Method("full Hessian", TRUE_HESSIAN)
 METHODS = (
     DEFAULT,
-    Method("full Hessian, path prior", TRUE_HESSIAN, {"leaf_prior": "path"}),
+    Method("full Hessian, ridge", TRUE_HESSIAN, {"leaf_prior": "ridge"}),
     _as_hosts_do("upper bound", "upper_bound", "2p(1−p)"),
     _as_hosts_do("absolute residual", "absolute_residual", "|p − y|"),
     _as_hosts_do("diagonal", "diagonal", "p(1−p)"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import pickle
 from typing import Any
 
@@ -55,18 +56,19 @@ def train(problem: Problem, settings: Settings, method: Method, on_round: OnRoun
 
 def predict(run: Run, X: NDArray[Any]) -> NDArray[Any]:
     """Probabilities at the best round."""
-    _cut(run)
     with threadpool_limits(1):
-        return np.asarray(run.model.predict_proba(X))
+        return np.asarray(_cut(run).predict_proba(X))
 
 
 def size(run: Run) -> tuple[int, int]:
     """Leaves and bytes (a pickle) of the model up to the best round."""
-    _cut(run)
-    trees = (tree for trees in run.model._predictors for tree in trees)
-    return sum(tree.get_n_leaf_nodes() for tree in trees), len(pickle.dumps(run.model))
+    model = _cut(run)
+    trees = (tree for trees in model._predictors for tree in trees)
+    return sum(tree.get_n_leaf_nodes() for tree in trees), len(pickle.dumps(model))
 
 
-def _cut(run: Run) -> None:
-    """Drop the rounds after the best one; there is no public way."""
-    del run.model._predictors[run.best + 1 :]
+def _cut(run: Run) -> Any:
+    """The model without the rounds after the best one; there is no public way."""
+    model = copy.copy(run.model)
+    model._predictors = model._predictors[: run.best + 1]
+    return model

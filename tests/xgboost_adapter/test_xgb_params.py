@@ -110,7 +110,7 @@ _TELLING = {
     "colsample_bytree": 0.4, "colsample_bylevel": 0.4, "colsample_bynode": 0.4,
     "num_parallel_tree": 2, "base_score": 1.0, "monotone_constraints": "(-1,-1)",
     "interaction_constraints": "[[0, 2], [1, 3]]", "hessian": "upper_bound",
-    "split_hessian": "upper_bound", "leaf_solver": "newton", "leaf_prior": "path",
+    "split_hessian": "upper_bound", "leaf_solver": "newton", "leaf_prior": "ridge",
     "split_gain": "quadratic",
 }  # fmt: skip
 
