@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .features import Absent, Comparison, FeatureSpace, frozen
-from .kernels.binning import encode_rows
+from .kernels.binning import encode_categories, encode_numbers
 from .threads import Workers
 
 __all__ = ["BinnedMatrix", "Binning"]
@@ -141,6 +141,12 @@ class Binning:
                 lists.append((codes[order].astype(np.float64), order))
         return lists
 
+    @cached_property
+    def _all_cuts(self) -> tuple[NDArray[Any], NDArray[np.int64]]:
+        """The cuts of all features end to end, and (n_features + 1,) where each begins."""
+        sizes = [len(cuts) for cuts in self.cuts]
+        return np.concatenate(self.cuts), np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+
     def same_as(self, other: Binning) -> bool:
         """Whether codes of the two mean the same."""
         return self is other or (
@@ -155,29 +161,42 @@ class Binning:
     def encode(self, X: Any, *, n_jobs: int | None = None) -> BinnedMatrix:
         """Bin raw values with these cuts."""
         matrix = self.features.read(X)
-        wide = np.empty(matrix.shape, np.uint8 if self.n_bins.max() <= 255 else np.uint16)
+        codes = None
         with Workers(n_jobs) as workers:
-            for start, block in self.features.blocks(matrix):
-                out = wide[start : start + len(block)]
-                n_tasks = min(workers.n_threads, max(1, len(block) // 1024))
-                bounds = np.linspace(0, len(block), n_tasks + 1).astype(np.int64)
-                workers.run(
-                    n_tasks,
-                    lambda t, block=block, out=out, bounds=bounds: encode_rows(  # type: ignore[misc]
-                        block[bounds[t] : bounds[t + 1]],
-                        self.edges,
-                        self.edge_offsets,
-                        self.edge_bins,
-                        self.n_bins,
-                        self.features.categorical,
-                        self.features.missing,
-                        self.features.comparison == "<",
-                        out[bounds[t] : bounds[t + 1]],
-                    ),
+            if self.n_bins.max() <= 256:  # with 256 bins only the missing code does not fit
+                codes = self._encode(matrix, np.dtype(np.uint8), workers)
+            if codes is None:
+                codes = self._encode(matrix, np.dtype(np.uint16), workers)
+        assert codes is not None
+        return BinnedMatrix(codes, self)
+
+    def _encode(self, matrix: Any, dtype: np.dtype[Any], workers: Workers) -> NDArray[Any] | None:
+        """Codes of what ``FeatureSpace.read`` returned; None if one is too large for dtype."""
+        features = self.features
+        categorical = np.flatnonzero(features.categorical)
+        numeric = np.flatnonzero(~features.categorical)
+        cuts, cut_offsets = self._all_cuts
+        n_bins, missing = frozen(self.n_bins), frozen(features.missing)  # unpickled: writable
+        strict, widest = features.comparison == "<", np.iinfo(dtype).max
+        codes = np.empty(matrix.shape, dtype)
+        size = features.rows_per_block
+        fits = np.ones(-(-len(codes) // size), np.bool_)  # one entry for each task
+
+        def task(t: int) -> None:
+            if not fits[:t].all():
+                return
+            rows = slice(t * size, (t + 1) * size)
+            block, out = features.block(matrix, rows), codes[rows]
+            if len(numeric):
+                fits[t] &= encode_numbers(
+                    block, numeric, cuts, cut_offsets, n_bins, missing, strict, widest, out
                 )
-        if wide.dtype == np.uint16 and wide.size and wide.max() <= 255:
-            wide = wide.astype(np.uint8)  # 256 bins and nothing missing
-        return BinnedMatrix(wide, self)
+            if len(categorical):
+                edges = self.edges, self.edge_offsets, self.edge_bins
+                fits[t] &= encode_categories(block, categorical, *edges, n_bins, widest, out)
+
+        workers.run(len(fits), task)
+        return codes if fits.all() else None
 
 
 @dataclass(frozen=True, eq=False)

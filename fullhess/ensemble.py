@@ -218,9 +218,10 @@ class Ensemble:
         out = self._start(matrix.shape[0], base_margin)
         if first < last:
             with Workers(n_jobs) as workers:
-                for start, block in self.features.blocks(matrix):
-                    part = out[start : start + len(block)]
-                    self._forest.add_values(block, part, workers, first, last)
+                for start in range(0, len(out), 1 << 14):
+                    rows = slice(start, start + (1 << 14))
+                    block = self.features.block(matrix, rows)
+                    self._forest.add_values(block, out[rows], workers, first, last)
         return out
 
     def _start(self, n_samples: int, base_margin: Any) -> NDArray[Any]:
@@ -276,10 +277,10 @@ class Ensemble:
                 forest = Forest.of(self.trees[first:last], self.features).on_bins(X.binning)
                 return forest.find_leaves(X, workers)
             out = np.empty((n_samples, last - first), np.int32)
-            for start, block in self.features.blocks(matrix):
-                out[start : start + len(block)] = self._forest.find_leaves(
-                    block, workers, first, last
-                )
+            for start in range(0, len(out), 1 << 14):
+                rows = slice(start, start + (1 << 14))
+                block = self.features.block(matrix, rows)
+                out[rows] = self._forest.find_leaves(block, workers, first, last)
         return out
 
     def importance(
