@@ -313,19 +313,20 @@ class BinnedMatrix:
         n_features = matrix.shape[1]
         chosen = _check_columns(categorical, n_features)
         columns = matrix.tocsc() if hasattr(matrix, "tocsc") else matrix
-        cuts: list[NDArray[np.float64]] = []
+        cuts: list[NDArray[np.float64]] = [np.empty(0)] * n_features
         categories: dict[int, NDArray[np.int64]] = {}
-        for j in range(n_features):
-            column = columns[:, [j]].toarray() if hasattr(columns, "tocsc") else columns[:, j]
-            column = np.asarray(column, np.float64).ravel()
-            distinct = np.unique(column[np.isfinite(column)])
+
+        def task(j: int) -> None:
+            present = _sorted_values(columns, j)
             if j in chosen:
                 # One past the largest code is refused by Binning; a larger one has no int64.
-                codes = np.unique(distinct[distinct > -1].clip(max=2.0**31).astype(np.int64))
+                codes = np.unique(present[present > -1].clip(max=2.0**31).astype(np.int64))
                 categories[j] = codes if len(codes) else np.zeros(1, np.int64)
-                cuts.append(np.empty(0))
             else:
-                cuts.append(_midpoint_cuts(column, distinct, max_bins))
+                cuts[j] = _midpoint_cuts(present, max_bins)
+
+        with Workers(n_jobs) as workers:  # NumPy sorts and copies without the GIL
+            workers.run(n_features, task)
         return cls.from_cuts(
             X, cuts, categories=categories, feature_names=feature_names, n_jobs=n_jobs
         )
@@ -350,20 +351,25 @@ def _check_columns(categorical: Sequence[int], n_features: int) -> set[int]:
     return {int(j) for j in categorical}
 
 
-def _midpoint_cuts(
-    column: NDArray[np.float64], distinct: NDArray[np.float64], max_bins: int
-) -> NDArray[np.float64]:
-    """At most ``max_bins - 1`` cuts between distinct values, even in rank."""
-    if len(distinct) <= 1:
-        return np.empty(0)
-    if len(distinct) > max_bins:
-        present = column[np.isfinite(column)]
+def _sorted_values(columns: Any, j: int) -> NDArray[np.float64]:
+    """The finite values of column j of an array or CSC matrix, ascending."""
+    column = columns[:, [j]].toarray().ravel() if hasattr(columns, "tocsc") else columns[:, j]
+    column = np.asarray(column, np.float64)
+    values = column[np.isfinite(column)]
+    values.sort()
+    return values
+
+
+def _midpoint_cuts(values: NDArray[np.float64], max_bins: int) -> NDArray[np.float64]:
+    """At most ``max_bins - 1`` cuts between distinct ones of ascending values, even in rank."""
+    last = np.flatnonzero(values[1:] > values[:-1])  # of equal values, but for the greatest
+    if len(last) >= max_bins:
         levels = np.arange(1, max_bins) / max_bins
-        lower = np.unique(np.quantile(present, levels, method="inverted_cdf"))
-        lower = lower[lower < distinct[-1]]
-    else:
-        lower = distinct[:-1]
-    upper = distinct[np.searchsorted(distinct, lower, side="right")]
+        ranks = np.ceil(levels * len(values) - 1.0).astype(np.int64).clip(min=0)
+        # The last place of the value at each rank; none if that value is the greatest.
+        found = np.searchsorted(last, ranks)
+        last = last[np.unique(found[found < len(last)])]
+    lower, upper = values[last], values[last + 1]
     with np.errstate(over="ignore"):  # then the middle is infinite and the lower value serves
         cuts = lower + (upper - lower) / 2
     return np.unique(np.where(cuts < upper, cuts, lower))

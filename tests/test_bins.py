@@ -462,6 +462,25 @@ def test_quantile_bins_are_even_in_rank(rng):
     assert abs(counts - 625).max() <= 1
 
 
+@given(columns, st.integers(2, 12))
+def test_cuts_stand_above_the_quantiles(column, max_bins):
+    """One for each quantile that is not the greatest value, before the next greater value."""
+    column = np.array(column)
+    present = column[np.isfinite(column)]
+    distinct = np.unique(present)
+    if len(distinct) <= max_bins:
+        lower = distinct[:-1]
+    else:
+        levels = np.arange(1, max_bins) / max_bins
+        lower = np.unique(np.quantile(present, levels, method="inverted_cdf"))
+        lower = lower[lower < distinct[-1]]
+    upper = np.array([distinct[distinct > value].min() for value in lower])
+    cuts = BinnedMatrix.from_quantiles(column[:, None], max_bins=max_bins).binning.cuts[0]
+    assert len(cuts) == len(lower)
+    assert (lower <= cuts).all()
+    assert (cuts < upper).all()
+
+
 def test_quantile_cuts_stand_between_values():
     binned = BinnedMatrix.from_quantiles(np.array([[1.0], [2.0], [4.0]]))
     assert binned.binning.cuts[0].tolist() == [1.5, 3.0]
