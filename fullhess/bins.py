@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .encoding import Encoder
 from .features import Absent, Comparison, FeatureSpace, frozen
-from .kernels.binning import encode_categories, encode_numbers
 from .threads import Workers
 
 __all__ = ["BinnedMatrix", "Binning"]
@@ -115,37 +115,15 @@ class Binning:
         return np.concatenate([[0], np.cumsum(self.n_bins.astype(np.int64) + 1)])
 
     @cached_property
-    def edge_offsets(self) -> NDArray[np.int64]:
-        """(n_features + 1,) slices of ``edges`` and ``edge_bins``."""
-        sizes = [len(edges) for edges, _ in self._edge_lists]
-        return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    def encoder(self) -> Encoder:
+        """The cuts and categories as the kernels read them."""
+        columns = np.arange(self.features.n_features)
+        return Encoder.of(self.features, columns, self.cuts, self.categories)
 
-    @cached_property
-    def edges(self) -> NDArray[Any]:
-        """Cuts, or ascending category codes, of all features one after the other."""
-        return np.concatenate([edges for edges, _ in self._edge_lists])
-
-    @cached_property
-    def edge_bins(self) -> NDArray[np.int32]:
-        """The bin each entry of ``edges`` closes (cuts) or names (categories)."""
-        return np.concatenate([bins for _, bins in self._edge_lists])
-
-    @cached_property
-    def _edge_lists(self) -> list[tuple[NDArray[Any], NDArray[np.int32]]]:
-        lists = []
-        for cuts, codes in zip(self.cuts, self.categories, strict=True):
-            if codes is None:
-                lists.append((cuts.astype(np.float64), np.arange(len(cuts), dtype=np.int32)))
-            else:
-                order = np.argsort(codes).astype(np.int32)
-                lists.append((codes[order].astype(np.float64), order))
-        return lists
-
-    @cached_property
-    def _all_cuts(self) -> tuple[NDArray[Any], NDArray[np.int64]]:
-        """The cuts of all features end to end, and (n_features + 1,) where each begins."""
-        sizes = [len(cuts) for cuts in self.cuts]
-        return np.concatenate(self.cuts), np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(self.__dict__)
+        state.pop("encoder", None)
+        return state
 
     def same_as(self, other: Binning) -> bool:
         """Whether codes of the two mean the same."""
@@ -153,9 +131,10 @@ class Binning:
             self.features.comparison == other.features.comparison
             and np.array_equal(self.features.missing, other.features.missing)
             and np.array_equal(self.features.categorical, other.features.categorical)
-            and np.array_equal(self.edge_offsets, other.edge_offsets)
-            and np.array_equal(self.edges, other.edges)
-            and np.array_equal(self.edge_bins, other.edge_bins)
+            and all(
+                np.array_equal(getattr(self.encoder, name), getattr(other.encoder, name))
+                for name in ("edge_offsets", "edges", "edge_bins")
+            )
         )
 
     def encode(self, X: Any, *, n_jobs: int | None = None) -> BinnedMatrix:
@@ -172,28 +151,14 @@ class Binning:
 
     def _encode(self, matrix: Any, dtype: np.dtype[Any], workers: Workers) -> NDArray[Any] | None:
         """Codes of what ``FeatureSpace.read`` returned; None if one is too large for dtype."""
-        features = self.features
-        categorical = np.flatnonzero(features.categorical)
-        numeric = np.flatnonzero(~features.categorical)
-        cuts, cut_offsets = self._all_cuts
-        n_bins, missing = frozen(self.n_bins), frozen(features.missing)  # unpickled: writable
-        strict, widest = features.comparison == "<", np.iinfo(dtype).max
         codes = np.empty(matrix.shape, dtype)
-        size = features.rows_per_block
+        size = self.features.rows_per_block
         fits = np.ones(-(-len(codes) // size), np.bool_)  # one entry for each task
 
         def task(t: int) -> None:
-            if not fits[:t].all():
-                return
             rows = slice(t * size, (t + 1) * size)
-            block, out = features.block(matrix, rows), codes[rows]
-            if len(numeric):
-                fits[t] &= encode_numbers(
-                    block, numeric, cuts, cut_offsets, n_bins, missing, strict, widest, out
-                )
-            if len(categorical):
-                edges = self.edges, self.edge_offsets, self.edge_bins
-                fits[t] &= encode_categories(block, categorical, *edges, n_bins, widest, out)
+            if fits[:t].all():
+                fits[t] = self.encoder.encode(self.features.block(matrix, rows), codes[rows])
 
         workers.run(len(fits), task)
         return codes if fits.all() else None

@@ -218,10 +218,7 @@ class Ensemble:
         out = self._start(matrix.shape[0], base_margin)
         if first < last:
             with Workers(n_jobs) as workers:
-                for start in range(0, len(out), 1 << 14):
-                    rows = slice(start, start + (1 << 14))
-                    block = self.features.block(matrix, rows)
-                    self._forest.add_values(block, out[rows], workers, first, last)
+                self._forest.add_values(matrix, out, workers, slice(first, last))
         return out
 
     def _start(self, n_samples: int, base_margin: Any) -> NDArray[Any]:
@@ -276,12 +273,7 @@ class Ensemble:
             if binned:
                 forest = Forest.of(self.trees[first:last], self.features).on_bins(X.binning)
                 return forest.find_leaves(X, workers)
-            out = np.empty((n_samples, last - first), np.int32)
-            for start in range(0, len(out), 1 << 14):
-                rows = slice(start, start + (1 << 14))
-                block = self.features.block(matrix, rows)
-                out[rows] = self._forest.find_leaves(block, workers, first, last)
-        return out
+            return self._forest.find_leaves(matrix, workers, slice(first, last))
 
     def importance(
         self,

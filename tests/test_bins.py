@@ -564,9 +564,9 @@ def test_binning_counts_bins_and_cells():
     binning = make_binning()
     assert binning.n_bins.tolist() == [3, 2, 1]
     assert binning.cell_offsets.tolist() == [0, 4, 7, 9]
-    assert binning.edge_offsets.tolist() == [0, 2, 4, 4]
-    assert binning.edges.tolist() == [0.0, 1.0, 2.0, 4.0]
-    assert binning.edge_bins.tolist() == [0, 1, 1, 0]
+    assert binning.encoder.edge_offsets.tolist() == [0, 2, 4, 4]
+    assert binning.encoder.edges.tolist() == [0.0, 1.0, 2.0, 4.0]
+    assert binning.encoder.edge_bins.tolist() == [0, 1, 1, 0]
 
 
 def test_binning_is_frozen_and_leaves_the_callers_arrays_alone():

@@ -291,16 +291,6 @@ def test_a_column_the_model_does_not_use_may_be_binned_anyhow() -> None:
     assert same_bits(ensemble.predict_raw(binned), ensemble.predict_raw(X))
 
 
-def test_a_forest_refuses_blocks_of_another_width_or_dtype() -> None:
-    forest = Forest.of([stump(threshold=1.0)], FeatureSpace.of(2, "<"))
-    out = np.zeros((3, 1))
-    with Workers(1) as workers:
-        with pytest.raises(ValueError, match=r"shape \(n, 2\)"):
-            forest.add_values(np.zeros((3, 1), np.float32), out, workers)
-        with pytest.raises(TypeError, match="block of float32"):
-            forest.add_values(np.zeros((3, 2)), out, workers)
-
-
 def test_trees_of_different_outputs_make_no_forest() -> None:
     other = stump(threshold=1.0, values=np.zeros((2, 3)))
     with pytest.raises(ValueError, match="must agree in outputs"):

@@ -46,20 +46,23 @@ def _count_passed(cuts, strict, values, n, passed):
 
 
 @kernel
-def encode_numbers(X, columns, cuts, cut_offsets, n_bins, missing, strict, widest, out):
+def encode_numbers(
+    X, columns, numeric, cuts, cut_offsets, n_bins, missing, strict, widest, out
+):  # fmt: skip
     """Codes of the numeric columns of a block of rows; whether they all fit into ``out``.
 
     Parameters
     ----------
     X : (n, d) float32 or float64, C-ordered.
-    columns : int64 numbers of the numeric columns.
-    cuts, cut_offsets : cuts of all columns end to end, in X's dtype, and (d + 1,) int64.
-    n_bins : (d,) int32; the code of a missing value.
-    missing : (d,) uint8 kinds of missing values, see ``FeatureSpace``.
+    columns : (f,) int64, the column of X behind each column of ``out``.
+    numeric : int64 numbers of the columns of ``out`` to write.
+    cuts, cut_offsets : cuts of all columns end to end, in X's dtype, and (f + 1,) int64.
+    n_bins : (f,) int32; the code of a missing value.
+    missing : (f,) uint8 kinds of missing values, see ``FeatureSpace``.
     strict : True for ``x < cut``, False for ``x <= cut``.
     widest : largest code that ``out`` can hold. Of a column with more bins the code of a
         missing value cannot be written; then the rest is left undone.
-    out : (n, d) uint8 or uint16.
+    out : (n, f) uint8, uint16 or uint32.
     """
     values = np.zeros(_ROWS, cuts.dtype)
     passed = np.empty(_ROWS, np.int64)
@@ -67,20 +70,20 @@ def encode_numbers(X, columns, cuts, cut_offsets, n_bins, missing, strict, wides
         block = X[start : start + _ROWS]
         block_out = out[start : start + _ROWS]
         n = len(block)
-        for j in columns:
-            column = block[:, j]
-            column_out = block_out[:, j]
-            if missing[j] == 1:
+        for f in numeric:
+            column = block[:, columns[f]]
+            column_out = block_out[:, f]
+            if missing[f] == 1:
                 for r in range(n):
                     values[r] = 0.0 if np.isnan(column[r]) else column[r]
-            elif missing[j] == 2:
+            elif missing[f] == 2:
                 for r in range(n):
                     values[r] = np.nan if abs(column[r]) <= ZERO_EPSILON else column[r]
             else:
                 for r in range(n):
                     values[r] = column[r]
-            _count_passed(cuts[cut_offsets[j] : cut_offsets[j + 1]], strict, values, n, passed)
-            lacks = np.int64(n_bins[j])
+            _count_passed(cuts[cut_offsets[f] : cut_offsets[f + 1]], strict, values, n, passed)
+            lacks = np.int64(n_bins[f])
             some = False
             for r in range(n):
                 is_missing = np.isnan(values[r])
@@ -92,17 +95,19 @@ def encode_numbers(X, columns, cuts, cut_offsets, n_bins, missing, strict, wides
 
 
 @kernel
-def encode_categories(X, columns, edges, edge_offsets, edge_bins, n_bins, widest, out):
+def encode_categories(
+    X, columns, categorical, edges, edge_offsets, edge_bins, n_bins, widest, out
+):  # fmt: skip
     """Codes of the categorical columns of a block of rows, as ``encode_numbers``.
 
     Only NaN is missing, whatever the column's kind, and 0 a category. ``edges`` are the
     category codes in float64, ascending within a column; ``edge_bins`` their bins.
     """
-    for j in columns:
-        first = edge_offsets[j]
-        last = edge_offsets[j + 1]
+    for f in categorical:
+        first = edge_offsets[f]
+        last = edge_offsets[f + 1]
         for i in range(X.shape[0]):
-            x = np.float64(np.trunc(X[i, j]))
+            x = np.float64(np.trunc(X[i, columns[f]]))
             lo = first
             hi = last
             while lo < hi:  # NaN ends at the first edge, which it does not equal
@@ -112,11 +117,11 @@ def encode_categories(X, columns, edges, edge_offsets, edge_bins, n_bins, widest
                 else:
                     hi = middle
             if lo < last and edges[lo] == x:
-                out[i, j] = edge_bins[lo]
-            elif n_bins[j] > widest:
+                out[i, f] = edge_bins[lo]
+            elif n_bins[f] > widest:
                 return False
             else:
-                out[i, j] = n_bins[j]
+                out[i, f] = n_bins[f]
     return True
 
 

@@ -105,3 +105,37 @@ def search_step(typingctx, cuts, height, strict, values, passed, first):
         return context.get_dummy_value()
 
     return types.void(cuts, types.intp, types.boolean, values, passed, types.intp), codegen
+
+
+VECTOR = 8  # numbers of one addition: a register of AVX in float32, of AVX-512 in float64
+
+
+@intrinsic
+def add_rows(typingctx, target, row, source, source_row):
+    """``target[row] += source[source_row]``.
+
+    Both are C-ordered arrays of one dtype and width, a multiple of VECTOR. Numba's own
+    loop would first check, for every row, whether the two overlap.
+    """
+
+    def codegen(context, builder, signature, args):
+        element = context.get_data_type(target.dtype)
+        vector = ir.VectorType(element, VECTOR)
+        align = target.dtype.bitwidth // 8
+        shape = context.make_array(target)(context, builder, args[0]).shape
+        width = builder.extract_value(shape, 1)
+        starts = [
+            row_pointer(context, builder, signature.args[a], args[a], args[a + 1], width)
+            for a in (0, 2)
+        ]
+        zero, step = (ir.Constant(width.type, value) for value in (0, VECTOR))
+        with cgutils.for_range_slice(builder, zero, width, step, width.type) as (column, _):
+            places = [
+                builder.bitcast(builder.gep(start, [column]), vector.as_pointer())
+                for start in starts
+            ]
+            old, more = (builder.load(place, align=align) for place in places)
+            builder.store(builder.fadd(old, more), places[0], align=align)
+        return context.get_dummy_value()
+
+    return types.void(target, types.intp, source, types.intp), codegen
