@@ -319,10 +319,8 @@ def _check_columns(categorical: Sequence[int], n_features: int) -> set[int]:
 def _sorted_values(columns: Any, j: int) -> NDArray[np.float64]:
     """The finite values of column j of an array or CSC matrix, ascending."""
     column = columns[:, [j]].toarray().ravel() if hasattr(columns, "tocsc") else columns[:, j]
-    column = np.asarray(column, np.float64)
-    values = column[np.isfinite(column)]
-    values.sort()
-    return values
+    values = np.asarray(column, np.float64)
+    return np.sort(values[np.isfinite(values)])
 
 
 def _midpoint_cuts(values: NDArray[np.float64], max_bins: int) -> NDArray[np.float64]:

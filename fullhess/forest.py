@@ -84,9 +84,7 @@ class Forest:
 
         self._over_rows(workers, matrix, trees, task)
 
-    def find_leaves(
-        self, matrix: Any, workers: Workers, trees: slice = _ALL
-    ) -> NDArray[np.int32]:
+    def find_leaves(self, matrix: Any, workers: Workers, trees: slice = _ALL) -> NDArray[np.int32]:
         """(n, trees) number of the leaf each row falls in, for some trees."""
         out = np.empty((matrix.shape[0], len(self._walks.roots[trees])), np.int32)
 
@@ -138,9 +136,7 @@ def _own_encoder(arrays: TreeArrays, features: FeatureSpace) -> Encoder:
     return Encoder.of(features, columns, cuts, categories)
 
 
-def _distinct_by(
-    keys: NDArray[Any], key: NDArray[Any], value: NDArray[Any]
-) -> list[NDArray[Any]]:
+def _distinct_by(keys: NDArray[Any], key: NDArray[Any], value: NDArray[Any]) -> list[NDArray[Any]]:
     """For each of ``keys``, which ascend, the distinct values that have it, ascending."""
     order = np.lexsort((value, key))
     bounds = np.searchsorted(key[order], keys), np.searchsorted(key[order], keys, side="right")
