@@ -21,8 +21,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from .encoding import Encoder
 from .features import Absent, Comparison, FeatureSpace, frozen
-from .kernels.binning import encode_rows
 from .threads import Workers
 
 __all__ = ["BinnedMatrix", "Binning"]
@@ -115,31 +115,15 @@ class Binning:
         return np.concatenate([[0], np.cumsum(self.n_bins.astype(np.int64) + 1)])
 
     @cached_property
-    def edge_offsets(self) -> NDArray[np.int64]:
-        """(n_features + 1,) slices of ``edges`` and ``edge_bins``."""
-        sizes = [len(edges) for edges, _ in self._edge_lists]
-        return np.concatenate([[0], np.cumsum(sizes)]).astype(np.int64)
+    def encoder(self) -> Encoder:
+        """The cuts and categories as the kernels read them."""
+        columns = np.arange(self.features.n_features)
+        return Encoder.of(self.features, columns, self.cuts, self.categories)
 
-    @cached_property
-    def edges(self) -> NDArray[Any]:
-        """Cuts, or ascending category codes, of all features one after the other."""
-        return np.concatenate([edges for edges, _ in self._edge_lists])
-
-    @cached_property
-    def edge_bins(self) -> NDArray[np.int32]:
-        """The bin each entry of ``edges`` closes (cuts) or names (categories)."""
-        return np.concatenate([bins for _, bins in self._edge_lists])
-
-    @cached_property
-    def _edge_lists(self) -> list[tuple[NDArray[Any], NDArray[np.int32]]]:
-        lists = []
-        for cuts, codes in zip(self.cuts, self.categories, strict=True):
-            if codes is None:
-                lists.append((cuts.astype(np.float64), np.arange(len(cuts), dtype=np.int32)))
-            else:
-                order = np.argsort(codes).astype(np.int32)
-                lists.append((codes[order].astype(np.float64), order))
-        return lists
+    def __getstate__(self) -> dict[str, Any]:
+        state = dict(self.__dict__)
+        state.pop("encoder", None)
+        return state
 
     def same_as(self, other: Binning) -> bool:
         """Whether codes of the two mean the same."""
@@ -147,37 +131,37 @@ class Binning:
             self.features.comparison == other.features.comparison
             and np.array_equal(self.features.missing, other.features.missing)
             and np.array_equal(self.features.categorical, other.features.categorical)
-            and np.array_equal(self.edge_offsets, other.edge_offsets)
-            and np.array_equal(self.edges, other.edges)
-            and np.array_equal(self.edge_bins, other.edge_bins)
+            and all(
+                np.array_equal(getattr(self.encoder, name), getattr(other.encoder, name))
+                for name in ("edge_offsets", "edges", "edge_bins")
+            )
         )
 
     def encode(self, X: Any, *, n_jobs: int | None = None) -> BinnedMatrix:
         """Bin raw values with these cuts."""
         matrix = self.features.read(X)
-        wide = np.empty(matrix.shape, np.uint8 if self.n_bins.max() <= 255 else np.uint16)
+        codes = None
         with Workers(n_jobs) as workers:
-            for start, block in self.features.blocks(matrix):
-                out = wide[start : start + len(block)]
-                n_tasks = min(workers.n_threads, max(1, len(block) // 1024))
-                bounds = np.linspace(0, len(block), n_tasks + 1).astype(np.int64)
-                workers.run(
-                    n_tasks,
-                    lambda t, block=block, out=out, bounds=bounds: encode_rows(  # type: ignore[misc]
-                        block[bounds[t] : bounds[t + 1]],
-                        self.edges,
-                        self.edge_offsets,
-                        self.edge_bins,
-                        self.n_bins,
-                        self.features.categorical,
-                        self.features.missing,
-                        self.features.comparison == "<",
-                        out[bounds[t] : bounds[t + 1]],
-                    ),
-                )
-        if wide.dtype == np.uint16 and wide.size and wide.max() <= 255:
-            wide = wide.astype(np.uint8)  # 256 bins and nothing missing
-        return BinnedMatrix(wide, self)
+            if self.n_bins.max() <= 256:  # with 256 bins only the missing code does not fit
+                codes = self._encode(matrix, np.dtype(np.uint8), workers)
+            if codes is None:
+                codes = self._encode(matrix, np.dtype(np.uint16), workers)
+        assert codes is not None
+        return BinnedMatrix(codes, self)
+
+    def _encode(self, matrix: Any, dtype: np.dtype[Any], workers: Workers) -> NDArray[Any] | None:
+        """Codes of what ``FeatureSpace.read`` returned; None if one is too large for dtype."""
+        codes = np.empty(matrix.shape, dtype)
+        size = self.features.rows_per_block
+        fits = np.ones(-(-len(codes) // size), np.bool_)  # one entry for each task
+
+        def task(t: int) -> None:
+            rows = slice(t * size, (t + 1) * size)
+            if fits[:t].all():
+                fits[t] = self.encoder.encode(self.features.block(matrix, rows), codes[rows])
+
+        workers.run(len(fits), task)
+        return codes if fits.all() else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -294,19 +278,20 @@ class BinnedMatrix:
         n_features = matrix.shape[1]
         chosen = _check_columns(categorical, n_features)
         columns = matrix.tocsc() if hasattr(matrix, "tocsc") else matrix
-        cuts: list[NDArray[np.float64]] = []
+        cuts: list[NDArray[np.float64]] = [np.empty(0)] * n_features
         categories: dict[int, NDArray[np.int64]] = {}
-        for j in range(n_features):
-            column = columns[:, [j]].toarray() if hasattr(columns, "tocsc") else columns[:, j]
-            column = np.asarray(column, np.float64).ravel()
-            distinct = np.unique(column[np.isfinite(column)])
+
+        def task(j: int) -> None:
+            present = _sorted_values(columns, j)
             if j in chosen:
                 # One past the largest code is refused by Binning; a larger one has no int64.
-                codes = np.unique(distinct[distinct > -1].clip(max=2.0**31).astype(np.int64))
+                codes = np.unique(present[present > -1].clip(max=2.0**31).astype(np.int64))
                 categories[j] = codes if len(codes) else np.zeros(1, np.int64)
-                cuts.append(np.empty(0))
             else:
-                cuts.append(_midpoint_cuts(column, distinct, max_bins))
+                cuts[j] = _midpoint_cuts(present, max_bins)
+
+        with Workers(n_jobs) as workers:  # NumPy sorts and copies without the GIL
+            workers.run(n_features, task)
         return cls.from_cuts(
             X, cuts, categories=categories, feature_names=feature_names, n_jobs=n_jobs
         )
@@ -331,20 +316,23 @@ def _check_columns(categorical: Sequence[int], n_features: int) -> set[int]:
     return {int(j) for j in categorical}
 
 
-def _midpoint_cuts(
-    column: NDArray[np.float64], distinct: NDArray[np.float64], max_bins: int
-) -> NDArray[np.float64]:
-    """At most ``max_bins - 1`` cuts between distinct values, even in rank."""
-    if len(distinct) <= 1:
-        return np.empty(0)
-    if len(distinct) > max_bins:
-        present = column[np.isfinite(column)]
+def _sorted_values(columns: Any, j: int) -> NDArray[np.float64]:
+    """The finite values of column j of an array or CSC matrix, ascending."""
+    column = columns[:, [j]].toarray().ravel() if hasattr(columns, "tocsc") else columns[:, j]
+    values = np.asarray(column, np.float64)
+    return np.sort(values[np.isfinite(values)])
+
+
+def _midpoint_cuts(values: NDArray[np.float64], max_bins: int) -> NDArray[np.float64]:
+    """At most ``max_bins - 1`` cuts between distinct ones of ascending values, even in rank."""
+    last = np.flatnonzero(values[1:] > values[:-1])  # of equal values, but for the greatest
+    if len(last) >= max_bins:
         levels = np.arange(1, max_bins) / max_bins
-        lower = np.unique(np.quantile(present, levels, method="inverted_cdf"))
-        lower = lower[lower < distinct[-1]]
-    else:
-        lower = distinct[:-1]
-    upper = distinct[np.searchsorted(distinct, lower, side="right")]
+        ranks = np.ceil(levels * len(values) - 1.0).astype(np.int64).clip(min=0)
+        # The last place of the value at each rank; none if that value is the greatest.
+        found = np.searchsorted(last, ranks)
+        last = last[np.unique(found[found < len(last)])]
+    lower, upper = values[last], values[last + 1]
     with np.errstate(over="ignore"):  # then the middle is infinite and the lower value serves
         cuts = lower + (upper - lower) / 2
     return np.unique(np.where(cuts < upper, cuts, lower))

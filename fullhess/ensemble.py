@@ -218,9 +218,7 @@ class Ensemble:
         out = self._start(matrix.shape[0], base_margin)
         if first < last:
             with Workers(n_jobs) as workers:
-                for start, block in self.features.blocks(matrix):
-                    part = out[start : start + len(block)]
-                    self._forest.add_values(block, part, workers, first, last)
+                self._forest.add_values(matrix, out, workers, slice(first, last))
         return out
 
     def _start(self, n_samples: int, base_margin: Any) -> NDArray[Any]:
@@ -275,12 +273,7 @@ class Ensemble:
             if binned:
                 forest = Forest.of(self.trees[first:last], self.features).on_bins(X.binning)
                 return forest.find_leaves(X, workers)
-            out = np.empty((n_samples, last - first), np.int32)
-            for start, block in self.features.blocks(matrix):
-                out[start : start + len(block)] = self._forest.find_leaves(
-                    block, workers, first, last
-                )
-        return out
+            return self._forest.find_leaves(matrix, workers, slice(first, last))
 
     def importance(
         self,

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from .kernels.binning import ROWS_BROKEN, ROWS_UNSORTED, scatter_rows
 
 __all__ = [
     "MISSING_NAN",
@@ -26,7 +28,7 @@ MISSING_NONE = 1  # the column knows no missing values: NaN is read as 0.0
 MISSING_ZERO = 2  # NaN and |x| <= 1e-35 are missing
 _MISSING_KINDS = (MISSING_NAN, MISSING_NONE, MISSING_ZERO)
 
-_ROWS_PER_BLOCK = 1 << 14  # a dense float64 block of 54 columns is 7 MB
+_BLOCK_SIZE = 1 << 18  # values of a dense block: 2 MB in float64
 
 
 def frozen(array: NDArray[Any]) -> NDArray[Any]:
@@ -115,20 +117,18 @@ class FeatureSpace:
         """The precision in which values are compared with thresholds."""
         return np.dtype(np.float32 if self.comparison == "<" else np.float64)
 
-    def blocks(self, X: Any) -> Iterator[tuple[int, NDArray[Any]]]:
-        """Dense (rows, n_features) blocks of ``X`` in ``dtype`` with their first row.
+    @property
+    def rows_per_block(self) -> int:
+        """How many rows ``block`` should be asked for: then a block stays in the cache."""
+        return max(64, min(4096, _BLOCK_SIZE // self.n_features))
 
-        ``X`` is a NumPy array, a pandas DataFrame of numbers, or a SciPy sparse
-        matrix. DataFrames are matched by column name.
-        """
-        matrix = self.read(X)
-        for start in range(0, matrix.shape[0], _ROWS_PER_BLOCK):
-            block = matrix[start : start + _ROWS_PER_BLOCK]
-            if not isinstance(block, np.ndarray):
-                block = self._densify(block)
-            with np.errstate(over="ignore"):  # beyond float32 is infinite, which compares right
-                block = np.ascontiguousarray(block, dtype=self.dtype)
-            yield start, block
+    def block(self, matrix: Any, rows: slice) -> NDArray[Any]:
+        """Rows of what ``read`` returned: dense, contiguous, read-only, in ``dtype``."""
+        start, stop, _ = rows.indices(matrix.shape[0])
+        with np.errstate(over="ignore"):  # beyond float32 is infinite, which compares right
+            if isinstance(matrix, np.ndarray):
+                return frozen(np.ascontiguousarray(matrix[start:stop], dtype=self.dtype))
+            return frozen(self._densify(matrix, start, stop))
 
     def read(self, X: Any) -> Any:
         """``X`` as a 2-D NumPy array or CSR matrix of numbers with our columns."""
@@ -170,14 +170,28 @@ class FeatureSpace:
                 )
         return np.asarray(frame.to_numpy(dtype=np.float64, na_value=np.nan))
 
-    def _densify(self, block: Any) -> NDArray[Any]:
-        if self.absent == "zero":
-            return np.asarray(block.toarray())
-        if not block.has_canonical_format:  # entries stored twice stand for their sum
-            block = block.copy()
-            block.sum_duplicates()
-        dense = np.full(block.shape, np.nan)
-        rows = np.repeat(np.arange(block.shape[0]), np.diff(block.indptr))
-        with np.errstate(over="ignore"):
-            dense[rows, block.indices] = block.data
+    def _densify(self, matrix: Any, start: int, stop: int) -> NDArray[Any]:
+        """Rows of a CSR matrix as a dense block in ``dtype``."""
+        shape = (stop - start, self.n_features)
+        dense = np.full(shape, 0.0 if self.absent == "zero" else np.nan, self.dtype)
+        order = _scatter(matrix, start, stop, dense)
+        if order == ROWS_UNSORTED:
+            rows = matrix[start:stop].copy()
+            rows.sum_duplicates()  # entries stored twice stand for their sum; sorts too
+            order = _scatter(rows, 0, len(dense), dense)
+        if order == ROWS_BROKEN:
+            raise ValueError(
+                "the sparse matrix has row pointers or column numbers out of range; "
+                "its check_format() says where"
+            )
         return dense
+
+
+def _scatter(matrix: Any, start: int, stop: int, out: NDArray[Any]) -> int:
+    """Write rows of a CSR matrix into ``out``; whether they are in order."""
+    indptr = matrix.indptr[start : stop + 1].astype(np.int64)
+    part = slice(int(indptr[0]), int(indptr[-1]))
+    indices, data = matrix.indices[part], matrix.data[part].astype(out.dtype, copy=False)
+    if len(indices) != len(data):
+        return ROWS_BROKEN
+    return int(scatter_rows(frozen(indptr - indptr[0]), frozen(indices), frozen(data), out))

@@ -1,146 +1,97 @@
-"""Trees ready for the prediction kernels.
+"""Trees that predict from raw values or from binned data.
 
-``Forest`` walks over raw values. ``BinnedForest`` is the same forest with every
-threshold replaced by a bin, for data that are binned already.
+The kernels walk on bin codes. ``BinnedForest`` has a bin of a ``Binning`` in place of
+every threshold, for data that are binned already. ``Forest`` first encodes raw values by
+its own thresholds, which costs less than comparing numbers at every split.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .bins import BinnedMatrix, Binning
-from .features import MISSING_NONE, MISSING_ZERO, FeatureSpace, frozen
-from .kernels import prediction as kernels
+from .encoding import Encoder
+from .features import FeatureSpace
 from .threads import Workers
 from .tree import Tree
-from .tree_arrays import TreeArrays, offsets_of
+from .tree_arrays import TreeArrays
+from .walks import UnknownEdge, Walks
 
 __all__ = ["BinnedForest", "Forest", "add_tree_on_bins"]
 
-_ROWS_PER_TASK = 8192  # with one tree; a task this long hides the call of a kernel
+_WALKS_PER_TASK = 16384  # a task this long hides the call of a kernel
 _MIN_ROWS_PER_TASK = 256
+_ALL = slice(None)
 _ADVICE = "bin the data with the model's own cuts, or pass raw data or base_margin"
 
 
-def _over_rows(workers: Workers, n_rows: int, n_trees: int, task: Callable[[slice], None]) -> None:
-    """Call ``task`` with slices of rows that are worth a thread's while."""
-    size = max(_MIN_ROWS_PER_TASK, _ROWS_PER_TASK // max(1, n_trees))
+def _over_rows(
+    workers: Workers,
+    n_rows: int,
+    n_trees: int,
+    task: Callable[[slice], None],
+    most: int = _WALKS_PER_TASK,
+) -> None:
+    """Call ``task`` with slices of at most ``most`` rows that are worth a thread's while."""
+    size = min(most, max(_MIN_ROWS_PER_TASK, _WALKS_PER_TASK // max(1, n_trees)))
     workers.run(-(-n_rows // size), lambda i: task(slice(i * size, (i + 1) * size)))
 
 
 @dataclass(frozen=True, eq=False)
 class Forest:
-    """Trees over raw values, ready for the kernels.
+    """Trees over raw values.
 
     Attributes
     ----------
     features : the input columns.
-    splits : FLOAT32_SPLIT or FLOAT64_SPLIT records of all splits.
-    roots : (n_trees,) int32 links.
-    leaf_offsets : (n_trees + 1,) int64.
-    values : (n_leaves, n_outputs).
-    category_offsets, category_values : sets of the categorical splits.
+    arrays : the trees.
     """
 
     features: FeatureSpace
-    splits: NDArray[Any]
-    roots: NDArray[np.int32]
-    leaf_offsets: NDArray[np.int64]
-    values: NDArray[Any]
-    category_offsets: NDArray[np.int64]
-    category_values: NDArray[np.int32]
+    arrays: TreeArrays
 
     @classmethod
     def of(cls, trees: Sequence[Tree], features: FeatureSpace) -> Forest:
         """The forest of trees that passed ``Tree.check``."""
-        arrays = TreeArrays.of(trees)
-        split = np.flatnonzero(arrays.feature >= 0)
-        links = arrays.links()
-        single = features.dtype == np.float32
-        splits = np.empty(len(split), kernels.FLOAT32_SPLIT if single else kernels.FLOAT64_SPLIT)
-        splits["threshold"] = arrays.threshold[split]
-        splits["feature"] = arrays.feature[split]
-        splits["left"] = links[arrays.left[split]]
-        splits["right"] = links[arrays.right[split]]
-        splits["info"] = _numeric_info(
-            arrays.threshold[split],
-            arrays.default_left[split],
-            features.missing[arrays.feature[split]],
-            features.comparison == "<",
-        )
-        set_sizes = arrays.set_sizes[split]
-        categorical = set_sizes > 0
-        splits["info"][categorical] = ~np.arange(np.count_nonzero(categorical))
-        return cls(
-            features=features,
-            splits=splits,
-            roots=links[arrays.node_offsets[:-1]].astype(np.int32),
-            leaf_offsets=arrays.leaf_offsets,
-            values=arrays.values,
-            category_offsets=offsets_of(set_sizes[categorical]),
-            category_values=arrays.category_values,
-        )
+        return cls(features, TreeArrays.of(trees))
 
-    @property
-    def n_trees(self) -> int:
-        return len(self.roots)
+    @cached_property
+    def _encoder(self) -> Encoder:
+        return _own_encoder(self.arrays, self.features)
+
+    @cached_property
+    def _walks(self) -> Walks:
+        return Walks.of(self.arrays, self.features, self._encoder)
 
     def add_values(
-        self,
-        block: NDArray[Any],
-        out: NDArray[Any],
-        workers: Workers,
-        first: int = 0,
-        last: int | None = None,
+        self, matrix: Any, out: NDArray[Any], workers: Workers, trees: slice = _ALL
     ) -> None:
-        """Add the values of trees ``first`` to ``last - 1`` to ``out``, in place.
+        """Add the values of some trees to ``out``, (n, n_outputs), in place.
 
-        ``block`` is (n, n_features) in the precision of the feature space,
-        ``out`` (n, n_outputs) in that of the leaf values.
+        ``matrix`` is what ``FeatureSpace.read`` returned, ``out`` has the dtype of the leaf
+        values.
         """
-        block = self._checked(block)
-        _check_margins(out, len(block), self.values)
-        roots = self.roots[first:last]
+        _check_margins(out, matrix.shape[0], self.arrays.values)
 
         def task(rows: slice) -> None:
-            kernels.add_values(
-                block[rows],
-                self.splits,
-                roots,
-                self.values,
-                self.category_offsets,
-                self.category_values,
-                out[rows],
-            )
+            self._walks.add_values(self._codes(matrix, rows), out[rows], trees)
 
-        _over_rows(workers, len(block), len(roots), task)
+        self._over_rows(workers, matrix, trees, task)
 
-    def find_leaves(
-        self, block: NDArray[Any], workers: Workers, first: int = 0, last: int | None = None
-    ) -> NDArray[np.int32]:
-        """(n, trees) number of the leaf each row falls in, for a range of trees."""
-        block = self._checked(block)
-        roots = self.roots[first:last]
-        offsets = self.leaf_offsets[:-1][first:last]
-        out = np.empty((len(block), len(roots)), np.int32)
+    def find_leaves(self, matrix: Any, workers: Workers, trees: slice = _ALL) -> NDArray[np.int32]:
+        """(n, trees) number of the leaf each row falls in, for some trees."""
+        out = np.empty((matrix.shape[0], len(self._walks.roots[trees])), np.int32)
 
         def task(rows: slice) -> None:
-            kernels.find_leaves(
-                block[rows],
-                self.splits,
-                roots,
-                offsets,
-                self.category_offsets,
-                self.category_values,
-                out[rows],
-            )
+            self._walks.find_leaves(self._codes(matrix, rows), out[rows], trees)
 
-        _over_rows(workers, len(block), len(roots), task)
+        self._over_rows(workers, matrix, trees, task)
         return out
 
     def on_bins(self, binning: Binning) -> BinnedForest:
@@ -151,32 +102,46 @@ class Forest:
         """
         return BinnedForest.of(self, binning)
 
-    def _checked(self, block: NDArray[Any]) -> NDArray[Any]:
-        if block.ndim != 2 or block.shape[1] != self.features.n_features:
-            raise ValueError(
-                f"expected a block of shape (n, {self.features.n_features}), got {block.shape}"
-            )
-        if block.dtype != self.features.dtype:
-            raise TypeError(f"expected a block of {self.features.dtype}, got {block.dtype}")
-        return frozen(block)  # one kind of array: Numba compiles read-only ones apart
+    def _codes(self, matrix: Any, rows: slice) -> NDArray[Any]:
+        """Codes of some rows, in the narrowest type that holds every code of a column."""
+        block = self.features.block(matrix, rows)
+        largest = self._encoder.n_bins.max(initial=0)
+        dtype = np.uint8 if largest <= 255 else np.uint16 if largest <= 65535 else np.uint32
+        codes = np.empty((len(block), len(self._encoder.columns)), dtype)
+        self._encoder.encode(block, codes)
+        return codes
+
+    def _over_rows(
+        self, workers: Workers, matrix: Any, trees: slice, task: Callable[[slice], None]
+    ) -> None:
+        n_trees = len(self._walks.roots[trees])  # made here, not by all threads at once
+        _over_rows(workers, matrix.shape[0], n_trees, task, self.features.rows_per_block)
 
 
-def _numeric_info(
-    threshold: NDArray[np.float64],
-    default_left: NDArray[np.bool_],
-    missing: NDArray[np.uint8],
-    strict: bool,
-) -> NDArray[np.int32]:
-    """Bits of numeric splits; a column without missing values reads NaN as zero."""
-    closed = (threshold == np.inf) | (not strict)
-    zero_left = (threshold > 0) | ((threshold == 0) & closed)
-    nan_left = np.where(missing == MISSING_NONE, zero_left, default_left)
-    return np.asarray(
-        nan_left * kernels.NAN_LEFT
-        + (missing == MISSING_ZERO) * kernels.ZERO_MISSING
-        + closed * kernels.CLOSED,
-        np.int32,
+def _own_encoder(arrays: TreeArrays, features: FeatureSpace) -> Encoder:
+    """An encoder of the columns that the trees use, with their thresholds as cuts."""
+    split = np.flatnonzero(arrays.feature >= 0)
+    columns = np.unique(arrays.feature[split])
+    is_set = arrays.set_sizes > 0
+    number = split[~is_set[split] & (arrays.threshold[split] != np.inf)]  # inf: all go left
+    cuts = _distinct_by(
+        columns, arrays.feature[number], arrays.threshold[number].astype(features.dtype)
     )
+    owner = np.repeat(arrays.feature, arrays.set_sizes)
+    codes = _distinct_by(columns, owner, arrays.category_values)
+    categories = [
+        codes[f] if is_categorical else None
+        for f, is_categorical in enumerate(features.categorical[columns])
+    ]
+    return Encoder.of(features, columns, cuts, categories)
+
+
+def _distinct_by(keys: NDArray[Any], key: NDArray[Any], value: NDArray[Any]) -> list[NDArray[Any]]:
+    """For each of ``keys``, which ascend, the distinct values that have it, ascending."""
+    order = np.lexsort((value, key))
+    bounds = np.searchsorted(key[order], keys), np.searchsorted(key[order], keys, side="right")
+    parts = (value[order[low:high]] for low, high in zip(*bounds, strict=True))
+    return [part[np.append(True, part[1:] != part[:-1])[: len(part)]] for part in parts]
 
 
 def _check_margins(out: NDArray[Any], n_rows: int, values: NDArray[Any]) -> None:
@@ -190,44 +155,38 @@ def _check_margins(out: NDArray[Any], n_rows: int, values: NDArray[Any]) -> None
 
 @dataclass(frozen=True, eq=False)
 class BinnedForest:
-    """Trees over the bin codes of one ``Binning``, ready for the kernels.
+    """Trees over the bin codes of one ``Binning``.
 
     Attributes
     ----------
     binning : what the codes mean.
-    splits : BIN_SPLIT records of all splits.
-    roots, leaf_offsets, values : as in ``Forest``.
-    words : uint32 bitmaps of the bins that go left at categorical splits.
+    values : (n_leaves, n_outputs).
+    walks : the trees for the kernels.
     """
 
     binning: Binning
-    splits: NDArray[Any]
-    roots: NDArray[np.int32]
-    leaf_offsets: NDArray[np.int64]
     values: NDArray[Any]
-    words: NDArray[np.uint32]
+    walks: Walks
 
     @classmethod
     def of(cls, forest: Forest, binning: Binning) -> BinnedForest:
         """See ``Forest.on_bins``."""
-        source = forest.splits
-        feature = source["feature"].astype(np.int64)
-        categorical = source["info"] < 0
-        _check_same_features(forest.features, binning.features, feature)
-        splits = np.empty(len(source), kernels.BIN_SPLIT)
-        for name in ("feature", "left", "right"):
-            splits[name] = source[name]
-        nan_left = source["info"] & kernels.NAN_LEFT != 0
-        splits["missing"] = np.where(nan_left, binning.n_bins[feature], kernels.NO_MISSING)
-        splits["missing"][categorical] = kernels.CATEGORICAL
-        splits["bin"][~categorical] = _bins_of_thresholds(
-            binning, feature[~categorical], source["threshold"][~categorical].astype(np.float64)
-        )
-        words, word_offsets = _left_words(
-            binning, feature[categorical], forest.category_offsets, forest.category_values
-        )
-        splits["bin"][categorical] = word_offsets
-        return cls(binning, splits, forest.roots, forest.leaf_offsets, forest.values, words)
+        arrays = forest.arrays
+        used = np.unique(arrays.feature[arrays.feature >= 0])
+        _check_same_features(forest.features, binning.features, used)
+        try:
+            walks = Walks.of(arrays, forest.features, binning.encoder)
+        except UnknownEdge as error:
+            name = binning.features.names[error.feature]
+            what = (
+                f"it does not know category {error.value} of feature {name!r}"
+                if binning.features.categorical[error.feature]
+                else f"{error.value!r} of feature {name!r}"
+            )
+            raise ValueError(
+                f"the model's thresholds are not cuts of this binning: {what}; {_ADVICE}"
+            ) from None
+        return cls(binning, arrays.values, walks)
 
     def add_values(
         self,
@@ -242,41 +201,34 @@ class BinnedForest:
         """
         codes = self._checked(binned)
         _check_margins(out, len(codes), self.values)
-        if rows is None:
-            n_rows = len(codes)
+        at = None if rows is None else _checked_rows(rows, len(codes))
 
-            def task(part: slice) -> None:
-                kernels.add_values_on_bins(
-                    codes[part], self.splits, self.roots, self.values, self.words, out[part]
-                )
-        else:
-            at = _checked_rows(rows, len(codes))
-            n_rows = len(at)
+        def task(part: slice) -> None:
+            if at is None:
+                self.walks.add_values(codes[part], out[part], _ALL)
+            else:
+                margins = out[at[part]]
+                self.walks.add_values(codes[at[part]], margins, _ALL)
+                out[at[part]] = margins
 
-            def task(part: slice) -> None:
-                kernels.add_values_on_bins_at(
-                    codes, at[part], self.splits, self.roots, self.values, self.words, out
-                )
-
-        _over_rows(workers, n_rows, len(self.roots), task)
+        n_rows = len(codes) if at is None else len(at)
+        _over_rows(workers, n_rows, len(self.walks.roots), task)
 
     def find_leaves(self, binned: BinnedMatrix, workers: Workers) -> NDArray[np.int32]:
         """(n_samples, n_trees) number of the leaf each row falls in."""
         codes = self._checked(binned)
-        out = np.empty((len(codes), len(self.roots)), np.int32)
+        out = np.empty((len(codes), len(self.walks.roots)), np.int32)
 
         def task(part: slice) -> None:
-            kernels.find_leaves_on_bins(
-                codes[part], self.splits, self.roots, self.leaf_offsets, self.words, out[part]
-            )
+            self.walks.find_leaves(codes[part], out[part], _ALL)
 
-        _over_rows(workers, len(codes), len(self.roots), task)
+        _over_rows(workers, len(codes), len(self.walks.roots), task)
         return out
 
     def _checked(self, binned: BinnedMatrix) -> NDArray[Any]:
         if not binned.binning.same_as(self.binning):
             raise ValueError("the data are binned with other cuts than the forest was mapped to")
-        return frozen(binned.codes)  # an unpickled array is writable: see Forest._checked
+        return binned.codes
 
 
 def add_tree_on_bins(
@@ -304,14 +256,14 @@ def add_tree_on_bins(
     forest.add_values(binned, raw, workers, rows)
 
 
-def _checked_rows(rows: NDArray[Any], n_samples: int) -> NDArray[np.int32]:
-    """Row numbers as int32; ascending, so that no two tasks write to one row."""
+def _checked_rows(rows: NDArray[Any], n_samples: int) -> NDArray[np.int64]:
+    """Row numbers; ascending, so that no two tasks write to one row."""
     rows = np.asarray(rows)
     if rows.ndim != 1 or rows.dtype.kind not in "iu":
         raise TypeError(f"rows must be 1-D integers, got {rows.dtype} of shape {rows.shape}")
     if len(rows) and (rows[0] < 0 or rows[-1] >= n_samples or not (rows[1:] > rows[:-1]).all()):
         raise ValueError(f"rows must ascend strictly within 0 to {n_samples - 1}")
-    return np.asarray(frozen(rows.astype(np.int32)))
+    return rows.astype(np.int64)
 
 
 def _check_same_features(model: FeatureSpace, data: FeatureSpace, used: NDArray[Any]) -> None:
@@ -339,68 +291,3 @@ def _check_same_features(model: FeatureSpace, data: FeatureSpace, used: NDArray[
                 f"feature {name!r} has another {what!r} setting in the model than in the "
                 f"binned data; {_ADVICE}"
             )
-
-
-def _bins_of_thresholds(
-    binning: Binning, feature: NDArray[np.int64], threshold: NDArray[np.float64]
-) -> NDArray[np.int64]:
-    """The last bin that goes left at each numeric split."""
-    edge = _find_edges(binning, feature, threshold)
-    all_left = threshold == np.inf
-    unknown = (edge < 0) & ~all_left
-    if unknown.any():
-        at = int(np.argmax(unknown))
-        raise ValueError(
-            f"the model's thresholds are not cuts of this binning: {float(threshold[at])!r} "
-            f"of feature {binning.features.names[feature[at]]!r}; {_ADVICE}"
-        )
-    bins = (binning.n_bins[feature] - 1).astype(np.int64)
-    bins[~all_left] = binning.edge_bins[edge[~all_left]]
-    return bins
-
-
-def _left_words(
-    binning: Binning,
-    feature: NDArray[np.int64],
-    category_offsets: NDArray[np.int64],
-    category_values: NDArray[np.int32],
-) -> tuple[NDArray[np.uint32], NDArray[np.int64]]:
-    """Bitmaps of the bins that go left at categorical splits, and where each begins.
-
-    A category unknown to the binning would be binned as missing and go right.
-    """
-    owner = np.repeat(np.arange(len(feature)), np.diff(category_offsets))
-    edge = _find_edges(binning, feature[owner], category_values.astype(np.float64))
-    if (edge < 0).any():
-        at = int(np.argmax(edge < 0))
-        raise ValueError(
-            "the model's thresholds are not cuts of this binning: it does not know category "
-            f"{category_values[at]} of feature {binning.features.names[feature[owner[at]]]!r}; "
-            f"{_ADVICE}"
-        )
-    offsets = offsets_of(binning.n_bins[feature] // 32 + 1)  # a bit for the missing code too
-    words = np.zeros(offsets[-1], np.uint32)
-    bins = binning.edge_bins[edge]
-    np.bitwise_or.at(
-        words, offsets[owner] + (bins >> 5), np.uint32(1) << (bins & 31).astype(np.uint32)
-    )
-    return words, offsets[:-1]
-
-
-def _find_edges(
-    binning: Binning, feature: NDArray[np.int64], value: NDArray[np.float64]
-) -> NDArray[np.int64]:
-    """Where each value stands among its feature's edges, -1 where it does not.
-
-    One bisection for all values at once: a loop over features would cost more
-    than the walk of a small evaluation set.
-    """
-    low = binning.edge_offsets[feature]
-    high = end = binning.edge_offsets[feature + 1]
-    edges = np.append(binning.edges, np.nan)  # the last feature's end has an entry too
-    while (low < high).any():
-        middle = (low + high) >> 1
-        below = (edges[middle] < value) & (low < high)
-        high = np.where(below, high, np.minimum(middle, high))
-        low = np.where(below, middle + 1, low)
-    return np.where((low < end) & (edges[low] == value), low, -1)

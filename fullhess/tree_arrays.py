@@ -13,7 +13,7 @@ from .tree import Tree
 
 __all__ = ["TreeArrays", "offsets_of"]
 
-_MAX_LINK = 2**31 - 1  # links between splits and leaves are int32
+_MAX_LINK = 2**31 - 1  # links between nodes are int32
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,12 +85,32 @@ class TreeArrays:
             level = np.concatenate([self.left[splits], self.right[splits]])
         return levels
 
-    def links(self) -> NDArray[np.int64]:
-        """(n_nodes,) number of the split among all splits, or ``~leaf``."""
-        split = self.feature >= 0
-        if max(len(split), len(self.values)) > _MAX_LINK:
+    def depths(self) -> NDArray[np.int32]:
+        """(n_trees,) levels of splits."""
+        tree = np.repeat(np.arange(len(self.node_offsets) - 1), np.diff(self.node_offsets))
+        depths = np.zeros(len(self.node_offsets) - 1, np.int32)
+        for depth, level in enumerate(self.levels()):
+            depths[tree[level]] = depth
+        return depths
+
+    def places(self) -> NDArray[np.int64]:
+        """(n_nodes,) a numbering with siblings side by side, the left one first.
+
+        Every tree keeps its range of numbers, and its root the first of them.
+        """
+        if max(len(self.feature), len(self.values)) > _MAX_LINK:
             raise ValueError(f"a forest may have at most {_MAX_LINK} nodes")
-        return np.where(split, np.cumsum(split) - 1, ~self.leaf)
+        split = np.flatnonzero(self.feature >= 0)
+        n_before = np.searchsorted(split, self.node_offsets[:-1])
+        sizes = np.diff(np.append(n_before, len(split)))
+        # The children of a tree's p-th split stand at 1 + 2p and 2 + 2p of its range.
+        first = np.repeat(self.node_offsets[:-1] - 2 * n_before, sizes) + 1
+        first += 2 * np.arange(len(split))
+        places = np.empty(len(self.feature), np.int64)
+        places[self.node_offsets[:-1]] = self.node_offsets[:-1]
+        places[self.left[split]] = first
+        places[self.right[split]] = first + 1
+        return places
 
 
 def offsets_of(sizes: Any) -> NDArray[np.int64]:

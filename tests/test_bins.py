@@ -72,6 +72,31 @@ def test_codes_equal_searchsorted_at_and_around_every_cut(data, comparison, miss
 
 
 @pytest.mark.parametrize("comparison", COMPARISONS)
+@pytest.mark.parametrize("n_cuts", [1, 2, 3, 4, 7, 8, 9, 62, 63, 64, 65, 254, 255, 256, 257, 1000])
+def test_codes_equal_searchsorted_for_any_number_of_cuts(n_cuts, comparison, rng):
+    """The bisection takes steps of powers of two: their neighbours are the delicate ones."""
+    cuts = np.unique(rng.normal(size=2 * n_cuts).astype(DTYPE[comparison]))[:n_cuts]
+    column = rng.permutation(around(cuts))
+    codes = codes_of(column[:, None], [cuts], comparison=comparison)
+    assert codes[:, 0].tolist() == naive_codes(column, cuts, comparison)
+
+
+@pytest.mark.parametrize("comparison", COMPARISONS)
+@given(data=st.data(), n_rows=st.integers(0, 150))
+def test_codes_of_a_row_do_not_depend_on_the_rows_around_it(data, comparison, n_rows):
+    """Rows are searched several at a time, and the last few share a vector with none."""
+    cuts = [data.draw(ascending(comparison)) for _ in range(3)]
+    rng = np.random.default_rng(n_rows)
+    X = np.column_stack([rng.choice(around(c), 150) for c in cuts])
+    missing = data.draw(st.lists(st.integers(0, 2), min_size=3, max_size=3))
+    options = {"comparison": comparison, "missing": missing}
+    whole = codes_of(X, cuts, **options)
+    np.testing.assert_array_equal(codes_of(X[:n_rows], cuts, **options), whole[:n_rows])
+    for j in range(3):
+        assert whole[:, j].tolist() == naive_codes(X[:, j], cuts[j], comparison, missing[j])
+
+
+@pytest.mark.parametrize("comparison", COMPARISONS)
 def test_a_split_on_codes_is_the_split_on_values(comparison, rng):
     cuts = np.unique(rng.normal(size=20).astype(DTYPE[comparison]))
     column = around(cuts)
@@ -215,6 +240,19 @@ def test_codes_are_as_narrow_as_they_can_be(n_bins, with_missing, dtype, categor
     assert binned.codes[:, 0].tolist() == [*range(n_bins), n_bins if with_missing else 0]
 
 
+@pytest.mark.parametrize("n_jobs", [1, 2])
+@pytest.mark.parametrize("at", [0, 5_000, 19_999])
+@pytest.mark.parametrize("categorical", [False, True])
+def test_one_missing_value_among_256_bins_widens_all_codes(categorical, at, n_jobs):
+    X = np.tile(np.arange(20_000.0) % 256, (2, 1)).T
+    X[at, 1] = np.nan
+    cuts = [[]] * 2 if categorical else [np.arange(255) + 0.5] * 2
+    categories = {0: np.arange(256), 1: np.arange(256)} if categorical else None
+    binned = BinnedMatrix.from_cuts(X, cuts, categories=categories, n_jobs=n_jobs)
+    assert binned.codes.dtype == np.uint16
+    np.testing.assert_array_equal(binned.codes, np.where(np.isnan(X), 256, X))
+
+
 def test_the_widest_feature_can_be_missing():
     cuts = np.arange(MAX_BINS - 1, dtype=float)
     codes = codes_of(np.array([[np.nan], [1e9]]), [cuts])
@@ -278,6 +316,49 @@ def test_entries_stored_twice_are_summed_and_left_alone(absent):
     codes = codes_of(twice, [[0.5, 1.5, 2.5]] * 2, absent=absent)
     assert codes[0, 0] == 3
     assert twice.nnz == 2
+
+
+@pytest.mark.parametrize("absent", ["zero", "missing"])
+@given(data=st.data())
+def test_sparse_rows_equal_dense_ones(absent, data):
+    """Whatever the order of the entries, their type, and the entries stored twice."""
+    n, d = data.draw(st.integers(1, 20)), data.draw(st.integers(1, 5))
+    n_entries = data.draw(st.integers(0, 40))
+    rng = np.random.default_rng(data.draw(st.integers(0, 2**32 - 1)))
+    i, j = rng.integers(0, n, n_entries), rng.integers(0, d, n_entries)
+    values = rng.integers(-3, 4, n_entries).astype(rng.choice(["f4", "f8", "i4", "i8"]))
+    dense = np.full((n, d), 0.0 if absent == "zero" else np.nan)
+    for row, column, value in zip(i, j, values, strict=True):
+        before = dense[row, column]
+        dense[row, column] = value if np.isnan(before) else before + value
+    order = np.argsort(i, kind="stable")
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(i, minlength=n))])
+    indptr = indptr.astype(rng.choice(["i4", "i8"]))
+    sparse = scipy.sparse.csr_matrix((values[order], j[order], indptr), shape=(n, d))
+    cuts = [np.arange(-4, 4) + 0.5] * d
+    np.testing.assert_array_equal(
+        codes_of(sparse, cuts, absent=absent), codes_of(dense, cuts, absent=absent)
+    )
+    assert sparse.nnz == n_entries
+
+
+@pytest.mark.parametrize(
+    ("indices", "indptr"),
+    [
+        ([0, 2], [0, 1, 2]),
+        ([0, -1], [0, 1, 2]),
+        ([0, 1], [0, 9, 2]),
+        ([0, 1], [0, -1, 2]),
+        ([1, 0, 7], [0, 2, 3]),
+    ],
+)
+@pytest.mark.parametrize("absent", ["zero", "missing"])
+def test_a_damaged_sparse_matrix_is_refused(absent, indices, indptr):
+    sparse = scipy.sparse.csr_matrix((2, 2))
+    sparse.data = np.ones(len(indices))
+    sparse.indices, sparse.indptr = np.array(indices, np.int32), np.array(indptr, np.int32)
+    with pytest.raises(ValueError, match="out of range"):
+        codes_of(sparse, [[0.5]] * 2, absent=absent)
 
 
 # Data frames
@@ -381,6 +462,25 @@ def test_quantile_bins_are_even_in_rank(rng):
     assert abs(counts - 625).max() <= 1
 
 
+@given(columns, st.integers(2, 12))
+def test_cuts_stand_above_the_quantiles(column, max_bins):
+    """One for each quantile that is not the greatest value, before the next greater value."""
+    column = np.array(column)
+    present = column[np.isfinite(column)]
+    distinct = np.unique(present)
+    if len(distinct) <= max_bins:
+        lower = distinct[:-1]
+    else:
+        levels = np.arange(1, max_bins) / max_bins
+        lower = np.unique(np.quantile(present, levels, method="inverted_cdf"))
+        lower = lower[lower < distinct[-1]]
+    upper = np.array([distinct[distinct > value].min() for value in lower])
+    cuts = BinnedMatrix.from_quantiles(column[:, None], max_bins=max_bins).binning.cuts[0]
+    assert len(cuts) == len(lower)
+    assert (lower <= cuts).all()
+    assert (cuts < upper).all()
+
+
 def test_quantile_cuts_stand_between_values():
     binned = BinnedMatrix.from_quantiles(np.array([[1.0], [2.0], [4.0]]))
     assert binned.binning.cuts[0].tolist() == [1.5, 3.0]
@@ -464,9 +564,9 @@ def test_binning_counts_bins_and_cells():
     binning = make_binning()
     assert binning.n_bins.tolist() == [3, 2, 1]
     assert binning.cell_offsets.tolist() == [0, 4, 7, 9]
-    assert binning.edge_offsets.tolist() == [0, 2, 4, 4]
-    assert binning.edges.tolist() == [0.0, 1.0, 2.0, 4.0]
-    assert binning.edge_bins.tolist() == [0, 1, 1, 0]
+    assert binning.encoder.edge_offsets.tolist() == [0, 2, 4, 4]
+    assert binning.encoder.edges.tolist() == [0.0, 1.0, 2.0, 4.0]
+    assert binning.encoder.edge_bins.tolist() == [0, 1, 1, 0]
 
 
 def test_binning_is_frozen_and_leaves_the_callers_arrays_alone():

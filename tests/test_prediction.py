@@ -157,6 +157,111 @@ def test_more_than_256_bins_and_categories_are_routed_alike() -> None:
     assert np.array_equal(ensemble.apply(binned), ensemble.apply(X))
 
 
+@pytest.mark.parametrize("n_outputs", [1, 2, 7, 8, 9, 16, 17, 300])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_any_number_of_outputs_is_added_bit_for_bit(n_outputs: int, dtype: Any) -> None:
+    ensemble, binning = random_ensemble(n_outputs, "<=", dtype, n_outputs=n_outputs)
+    X = random_rows(np.random.default_rng(5), binning, 130)
+    assert same_bits(ensemble.predict_raw(X), naive_raw(ensemble, X))
+
+
+@settings(max_examples=40, deadline=None)
+@given(seed=SEEDS, n_rows=st.integers(1, 110), categorical=st.booleans())
+def test_any_number_of_rows_and_depth_of_trees(seed: int, n_rows: int, categorical: bool) -> None:
+    """Rows walk side by side, and a deep tree is left when the last of them has arrived."""
+    rng = np.random.default_rng(seed)
+    binning = random_binning(rng, "<", n_features=3 if categorical else 2)
+    trees = tuple(random_tree(rng, binning, 2, int(rng.integers(1, 60))) for _ in range(3))
+    trees = (*trees, chain(rng, binning, int(rng.integers(1, 40))))
+    ensemble = Ensemble(trees, np.zeros(2), binning.features, "identity")
+    X = random_rows(rng, binning, n_rows)
+    assert same_bits(ensemble.predict_raw(X), naive_raw(ensemble, X))
+    assert np.array_equal(ensemble.apply(X), naive_leaves(ensemble, X))
+    binned = binning.encode(X)
+    assert same_bits(ensemble.predict_raw(binned), naive_raw(ensemble, X))
+    assert np.array_equal(ensemble.apply(binned), naive_leaves(ensemble, X))
+
+
+def chain(rng: np.random.Generator, binning: Binning, depth: int) -> Tree:
+    """A tree whose every split has a leaf on one side."""
+    n = 2 * depth + 1
+    node = np.arange(n)
+    split = (node % 2 == 0) & (node < n - 1)  # 0, 2, 4, …: a leaf follows, then the next split
+    next_left = rng.random(n) < 0.5
+    leaf_number = np.cumsum(~split) - 1
+    feature = rng.choice(np.flatnonzero(~binning.features.categorical), n)
+    threshold = [float(rng.choice(np.append(binning.cuts[j], np.inf))) for j in feature]
+    return Tree(
+        feature=np.where(split, feature, -1),
+        threshold=np.where(split, threshold, np.nan),
+        default_left=split & (rng.random(n) < 0.5),
+        left=np.where(split, np.where(next_left, node + 2, node + 1), -1),
+        right=np.where(split, np.where(next_left, node + 1, node + 2), -1),
+        leaf=np.where(split, -1, leaf_number),
+        gain=np.zeros(n),
+        cover=np.zeros(n),
+        count=np.zeros(n),
+        category_offsets=np.zeros(n + 1),
+        category_values=[],
+        values=rng.normal(size=(depth + 1, 2)),
+    )
+
+
+@pytest.mark.parametrize("height", [8, 9, 16, 17])
+def test_any_number_of_thresholds_of_a_feature(height: int) -> None:
+    """A full tree whose leaf is the value's integer part; codes of 8, 16 and 32 bits."""
+    n_splits, n_nodes = 2**height - 1, 2 ** (height + 1) - 1
+    node = np.arange(n_nodes)
+    split = node < n_splits
+    level = np.floor(np.log2(node + 1)).astype(int)
+    position = node + 1 - 2**level
+    threshold = (2 * position + 1) * 2.0 ** (height - 1 - level)
+    tree = Tree(
+        feature=np.where(split, 0, -1),
+        threshold=np.where(split, threshold, np.nan),
+        default_left=np.zeros(n_nodes),
+        left=np.where(split, 2 * node + 1, -1),
+        right=np.where(split, 2 * node + 2, -1),
+        leaf=np.where(split, -1, position),
+        gain=np.zeros(n_nodes),
+        cover=np.zeros(n_nodes),
+        count=np.zeros(n_nodes),
+        category_offsets=np.zeros(n_nodes + 1),
+        category_values=[],
+        values=np.arange(2.0**height)[:, None],
+    )
+    ensemble = Ensemble((tree,), np.zeros(1), FeatureSpace.of(1, "<"), "identity")
+    X = np.random.default_rng(0).uniform(0, 2**height, 500).astype(np.float32)
+    X = np.append(X, [0, 1, 2**height - 1, 2**height - 0.5]).astype(np.float32)
+    assert np.array_equal(ensemble.apply(X[:, None])[:, 0], np.floor(X))
+    assert np.array_equal(ensemble.predict_raw(X[:, None])[:, 0], np.floor(X))
+    assert ensemble.apply([[np.nan]]) == 2**height - 1  # missing goes right everywhere
+
+
+def test_trees_without_splits_need_no_column() -> None:
+    rng = np.random.default_rng(0)
+    binning = random_binning(rng, "<=")
+    trees = (random_tree(rng, binning, n_leaves=1), random_tree(rng, binning, n_leaves=1))
+    ensemble = Ensemble(trees, np.zeros(3), binning.features, "identity")
+    X = random_rows(rng, binning, 20)
+    for data in (X, binning.encode(X)):
+        assert same_bits(ensemble.predict_raw(data), naive_raw(ensemble, X))
+        assert (ensemble.apply(data) == 0).all()
+
+
+@pytest.mark.parametrize("wrap", ["csr_matrix", "csc_matrix"])
+@pytest.mark.parametrize("absent", ["zero", "missing"])
+def test_sparse_rows_are_predicted_as_dense_ones(wrap: str, absent: Any) -> None:
+    sparse = pytest.importorskip("scipy.sparse")
+    ensemble, binning = random_ensemble(4, "<", absent=absent)
+    X = random_rows(np.random.default_rng(4), binning, 300)
+    X[np.random.default_rng(5).random(X.shape) < 0.5] = 0.0
+    dense = X if absent == "zero" else np.where(X == 0.0, np.nan, X)
+    matrix = getattr(sparse, wrap)(X)
+    assert same_bits(ensemble.predict_raw(matrix), naive_raw(ensemble, dense))
+    assert np.array_equal(ensemble.apply(matrix), naive_leaves(ensemble, dense))
+
+
 def many_rows(n_samples: int = 20_000) -> tuple[Ensemble, Any, BinnedMatrix]:
     ensemble, binning = random_ensemble(3, "<", np.float32, n_trees=40, n_leaves=30)
     X = random_rows(np.random.default_rng(1), binning, n_samples)
@@ -289,16 +394,6 @@ def test_a_column_the_model_does_not_use_may_be_binned_anyhow() -> None:
         X, [[1.0], []], missing=[0, 2], categories={1: [5]}, feature_names=["a", "b"]
     )
     assert same_bits(ensemble.predict_raw(binned), ensemble.predict_raw(X))
-
-
-def test_a_forest_refuses_blocks_of_another_width_or_dtype() -> None:
-    forest = Forest.of([stump(threshold=1.0)], FeatureSpace.of(2, "<"))
-    out = np.zeros((3, 1))
-    with Workers(1) as workers:
-        with pytest.raises(ValueError, match=r"shape \(n, 2\)"):
-            forest.add_values(np.zeros((3, 1), np.float32), out, workers)
-        with pytest.raises(TypeError, match="block of float32"):
-            forest.add_values(np.zeros((3, 2)), out, workers)
 
 
 def test_trees_of_different_outputs_make_no_forest() -> None:

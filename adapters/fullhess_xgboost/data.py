@@ -11,10 +11,12 @@ either with the same cuts gives the codes XGBoost itself trains on.
 
 from __future__ import annotations
 
+import ctypes
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import scipy.sparse
 from numpy.typing import NDArray
 
 from fullhess.bins import BinnedMatrix, Binning
@@ -115,7 +117,7 @@ def _check_matrix(dmatrix: Any) -> None:
 def _values_of(dmatrix: Any) -> Any:
     """Values that fall into the right bins: CSR, or a dense array if nothing is missing."""
     try:
-        csr = dmatrix.get_data()
+        csr = _csr_of(dmatrix)
     except xgboost.core.XGBoostError as error:
         raise ValueError(
             f"the values of this {type(dmatrix).__name__} cannot be read back; data in external "
@@ -124,6 +126,19 @@ def _values_of(dmatrix: Any) -> Any:
     if csr.nnz == csr.shape[0] * csr.shape[1] and csr.nnz:
         return csr.data.reshape(csr.shape)
     return csr
+
+
+def _csr_of(dmatrix: Any) -> scipy.sparse.csr_matrix:
+    """``dmatrix.get_data()``, but for a copy of all column numbers in another type."""
+    shape, nnz = (dmatrix.num_row(), dmatrix.num_col()), dmatrix.num_nonmissing()
+    indptr = np.empty(shape[0] + 1, np.uint64)
+    indices = np.empty(nnz, np.uint32)
+    data = np.empty(nnz, np.float32)
+    places = [ctypes.c_void_p(array.ctypes.data) for array in (indptr, indices, data)]
+    core = xgboost.core
+    core._check_call(core._LIB.XGDMatrixGetDataAsCSR(dmatrix.handle, b"{}", *places))
+    entries = data, indices.view(np.int32), indptr.view(np.int64)
+    return scipy.sparse.csr_matrix(entries, shape=shape)
 
 
 def _cuts_of(
