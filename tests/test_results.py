@@ -63,7 +63,7 @@ def test_convergence_reports_its_table_and_none_of_our_defaults_rises():
 
 
 def test_literature_reports_its_table():
-    assert markdown_table(error_table(table("literature"), [])) in text("literature")
+    assert markdown_table(error_table(table("literature"))) in text("literature")
 
 
 def test_paper_reports_its_losses():
