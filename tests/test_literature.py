@@ -123,11 +123,15 @@ def test_the_command_resumes_without_training_again(tmp_path, capsys, monkeypatc
 def test_published_counts_stand_beside_ours_scaled_to_our_test_part(tmp_path, monkeypatch):
     monkeypatch.setattr(literature, "available", lambda: (["default"], []))
     path = tmp_path / "published.csv"
-    path.write_text(f"{HEADING}\npoker,Other,7,123,500,A paper (2000)\nletter,Other,7,1,2,B\n")
+    path.write_text(
+        f"{HEADING}\npoker,Other,7,123,500,A paper (2000)\npoker,Other,9,120,500,A paper (2000)\n"
+        "poker,Same size,7,301,1000,B\nletter,Other,7,1,2,C\n"
+    )
     command = ["literature", "--quick", "--output", str(tmp_path), "--published", str(path)]
     assert main(command) == 0
     report = (tmp_path / "literature_quick.md").read_text(encoding="utf-8")
-    assert "| poker | Other | 7 | 123 of 500, 246 of 1000 | A paper (2000) |" in report
+    scaled = "| 1000, scaled from 500 | Other | ≈246 after 7, ≈240 after 9 | A paper (2000) |"
+    assert f"| poker {scaled}\n| poker | 1000 | Same size | 301 after 7 | B |" in report
     assert "letter" not in report
 
 
