@@ -1,4 +1,4 @@
-"""The paper's experiments, convergence, literature, and the notebooks."""
+"""The paper's experiments, convergence, and the notebooks."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from comparisons import convergence, data, literature, paper, paper_intercepts, paper_split, splits
+from comparisons import convergence, data, paper, paper_intercepts, paper_split, splits
 from comparisons.__main__ import main
 from comparisons.data import Dataset
 from comparisons.paper_intercepts import COUNTS, FREE, REFERENCE, all_paths
@@ -140,27 +140,6 @@ def test_rare_digits_are_rare_but_there():
     problem = convergence.rare_digits()
     counts = np.bincount(problem.y_train, minlength=10)
     assert (counts[7:] >= 3).all() and (counts[7:] <= 5).all() and (counts[:7] > 100).all()
-
-
-def test_literature_puts_published_counts_beside_ours(tmp_path, capsys):
-    published = tmp_path / "published.csv"
-    published.write_text("data,method,errors,source\npoker,Other,123,A paper (2000)\n")
-    command = ["literature", "--quick", "--output", str(tmp_path), "--published", str(published)]
-    assert main(command) == 0
-    report = (tmp_path / "literature_quick.md").read_text(encoding="utf-8")
-    assert "123 (A paper (2000))" in report and "could not be checked" not in report
-    published.write_text("data,errors\npoker,1\n")
-    with pytest.raises(SystemExit, match="columns data, method, errors, source"):
-        main(command)
-
-
-def test_official_parts_are_those_of_the_file(tmp_path):
-    np.savez(tmp_path / "letter.npz", X=np.arange(10.0)[:, None], y=np.arange(10) % 2, test_start=7)
-    official = literature.load_official("letter", str(tmp_path))
-    assert official.X_train.ravel().tolist() == list(range(7)) and len(official.y_test) == 3
-    np.savez(tmp_path / "letter.npz", X=np.arange(10.0)[:, None], y=np.arange(10) % 2)
-    with pytest.raises(data.Unavailable, match="test_start"):
-        literature.load_official("letter", str(tmp_path))
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
