@@ -65,13 +65,13 @@ class Contender:
 
 
 METHODS = {
-    "default": Contender("the defaults of fullhess", "fullhess"),
-    "path prior": Contender("`leaf_prior=\"path\"`", "fullhess", {"leaf_prior": "path"}),
+    "default": Contender("the defaults of fullhess, with the path prior", "fullhess"),
+    "ridge": Contender("`leaf_prior=\"ridge\"`", "fullhess", {"leaf_prior": "ridge"}),
     "diagonal splits": Contender(
         "`split_hessian=\"diagonal\"`, exact full-Hessian leaves", "fullhess",
         {"split_hessian": "diagonal"},
     ),
-    "no penalty": Contender("`reg_lambda=0`", "fullhess", {"reg_lambda": 0.0}),
+    "no penalty": Contender("`reg_lambda=0`, which leaves no prior", "fullhess", {"reg_lambda": 0.0}),
     "rule of VTLogitBoost": Contender(
         "the diagonal p(1−p) in splits and Newton leaves, `reg_lambda=0`, values within ±5",
         "fullhess",

@@ -97,14 +97,14 @@ def test_hands_to_test_are_others_than_those_to_train(monkeypatch):
 
 def test_the_command_resumes_without_training_again(tmp_path, capsys, monkeypatch):
     command = ["literature", "--quick", "--output", str(tmp_path)]
-    monkeypatch.setattr(literature, "available", lambda: (["default", "path prior"], ["LightGBM"]))
+    monkeypatch.setattr(literature, "available", lambda: (["default", "ridge"], ["LightGBM"]))
     assert main(command) == 0
     assert "LightGBM: not installed" in capsys.readouterr().out
     path = tmp_path / "literature_quick.csv"
     whole = path.read_bytes()
     rows = ledger_rows(path)
     assert [(r["method"], r["rounds"]) for r in rows] == [
-        ("default", "2"), ("default", "5"), ("path prior", "2"), ("path prior", "5"),
+        ("default", "2"), ("default", "5"), ("ridge", "2"), ("ridge", "5"),
     ]  # fmt: skip
     path.write_bytes(b"".join(whole.splitlines(keepends=True)[:-1]))  # stopped before the last
     trained = []
@@ -115,9 +115,9 @@ def test_the_command_resumes_without_training_again(tmp_path, capsys, monkeypatc
 
     monkeypatch.setattr(literature, "wrong_rows", noted)
     assert main(command) == 0
-    assert trained == ["path prior"] and path.read_bytes() == whole
+    assert trained == ["ridge"] and path.read_bytes() == whole
     assert main(command) == 0
-    assert trained == ["path prior"]
+    assert trained == ["ridge"]
 
 
 def test_published_counts_stand_beside_ours_scaled_to_our_test_part(tmp_path, monkeypatch):
