@@ -45,7 +45,7 @@ def _count_passed(cuts, strict, values, n, passed):
             search_step(cuts, height, strict, values, passed, r)
 
 
-@kernel
+@kernel(allocates=True)
 def encode_numbers(
     X, columns, numeric, cuts, cut_offsets, n_bins, missing, strict, widest, out
 ):  # fmt: skip

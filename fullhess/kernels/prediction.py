@@ -79,7 +79,7 @@ def _descend(codes, start, width, nodes, root, depth, words, links):
                 level = depth
 
 
-@kernel
+@kernel(allocates=True)
 def add_values(codes, nodes, roots, depths, leaves, values, words, out):
     """Add the leaf values of every tree to the margins of rows.
 
@@ -118,7 +118,7 @@ def add_values(codes, nodes, roots, depths, leaves, values, words, out):
                 out[i, j] = scores[i - first, j]
 
 
-@kernel
+@kernel(allocates=True)
 def find_leaves(codes, nodes, roots, depths, leaves, leaf_offsets, words, out):
     """The leaf of every row in every tree, counted within the tree.
 
