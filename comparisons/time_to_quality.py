@@ -125,7 +125,7 @@ def _protocol(args: argparse.Namespace) -> Protocol:
         patience=args.patience or patience,
         max_bin=255,
         max_train=1500 if args.quick else MAX_TRAIN,
-        more_rows={},
+        other_rows={},
     )
 
 

@@ -201,25 +201,30 @@ class Grower:
 
     def _expand(self, batch: list[Node], index: int) -> list[Node]:
         """Split every node of the batch; the children, with their best splits."""
-        children: list[Node] = [batch[0]] * (2 * len(batch))
+        parts: list[tuple[int, NDArray[np.float64]]] = [(0, batch[0].sums)] * len(batch)
 
         def partition(task: int) -> None:
-            pair = self._split_rows(batch[task], index + 2 * task)
-            children[2 * task : 2 * task + 2] = pair
+            parts[task] = self._split_rows(batch[task])
 
         self.workers.run(len(batch), partition)
+        children: list[Node] = []
         work = []
-        for task, node in enumerate(batch):
-            node.children = (children[2 * task], children[2 * task + 1])
+        for node, part in zip(batch, parts, strict=True):
+            node.children = self._new_children(node, index + len(children), *part)
+            children.extend(node.children)
             small, large = sorted(node.children, key=lambda child: (child.n_rows, child.index))
             work.append(self._prepare(small, large, node))
         self._search([item for item in work if item.is_needed])
         return children
 
-    def _split_rows(self, node: Node, index: int) -> list[Node]:
-        """Partition the node's rows and make its two children."""
+    def _split_rows(self, node: Node) -> tuple[int, NDArray[np.float64]]:
+        """Partition the node's rows; how many go left, and the sums of the fewer ones.
+
+        Threads do no more than this: what Python does with it they would only do in turns.
+        """
         feature = node.feature
         cells = slice(self.pool.offsets[feature], self.pool.offsets[feature + 1])
+        rows = self._rows[node.begin : node.end]
         n_left = partition_rows(
             self.binned.codes,
             feature,
@@ -228,22 +233,29 @@ class Grower:
             bool(node.split[3]),
             bool(self._categorical[feature]),
             node.left_bins[cells],
-            self._rows[node.begin : node.end],
+            rows,
             self._spare[node.begin : node.end],
         )
+        fewer = np.empty(self.layout.width)
+        left_is_fewer = n_left <= len(rows) - n_left
+        sum_rows(rows[:n_left] if left_is_fewer else rows[n_left:], self._stats, fewer)
+        return n_left, fewer
+
+    def _new_children(
+        self, node: Node, index: int, n_left: int, fewer: NDArray[np.float64]
+    ) -> tuple[Node, Node]:
+        """The two children; the sums of the one with more rows are the difference, in float64."""
         middle = node.begin + n_left
-        bounds = [(node.begin, middle), (middle, node.end)]
-        # Sum the rows of the smaller child; the other is the difference, in float64.
-        smaller = 0 if n_left <= node.end - middle else 1
-        small = np.empty(self.layout.width)
-        sum_rows(self._rows[slice(*bounds[smaller])], self._stats, small)
-        large = node.sums - small
+        more = node.sums - fewer
         if self.layout.name != "dense":  # rounding must not make a curvature negative
-            curvature = large[1 + self.layout.n_outputs :]
+            curvature = more[1 + self.layout.n_outputs :]
             np.maximum(curvature, 0.0, out=curvature)
-        sums = (small, large) if smaller == 0 else (large, small)
-        limits = self._child_bounds(node, sums[0])
-        return [self._new_node(index + s, node, *bounds[s], sums[s], limits[s]) for s in (0, 1)]
+        left, right = (fewer, more) if n_left <= node.end - middle else (more, fewer)
+        limits = self._child_bounds(node, left)
+        return (
+            self._new_node(index, node, node.begin, middle, left, limits[0]),
+            self._new_node(index + 1, node, middle, node.end, right, limits[1]),
+        )
 
     def _child_bounds(self, node: Node, left: NDArray[np.float64]) -> list[Bounds]:
         """Bounds of both children: a monotone split separates them in the middle."""
