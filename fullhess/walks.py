@@ -17,6 +17,9 @@ from .tree_arrays import TreeArrays, offsets_of
 __all__ = ["UnknownEdge", "Walks"]
 
 
+_BLOCK_SCORES = 32768  # 256 KB in float64
+
+
 class UnknownEdge(LookupError):
     """A threshold that is no cut, or a category that has no bin."""
 
@@ -100,8 +103,16 @@ class Walks:
             self.leaves,
             self.values,
             self.words,
+            np.empty(kernels.LANES, np.int64),
+            np.zeros((self._block_rows, self.values.shape[1]), self.values.dtype),
             out,
         )
+
+    @property
+    def _block_rows(self) -> int:
+        """Rows whose scores lie in the cache together."""
+        rows = min(kernels.BLOCK_ROWS, _BLOCK_SCORES // len(self.values[0]))
+        return max(rows // kernels.LANES, 1) * kernels.LANES
 
     def find_leaves(self, codes: NDArray[Any], out: NDArray[np.int32], trees: slice) -> None:
         """Write the leaf of each row in some trees to ``out``, (n, trees)."""
@@ -113,6 +124,7 @@ class Walks:
             self.leaves,
             self.leaf_offsets[:-1][trees],
             self.words,
+            np.empty(kernels.LANES, np.int64),
             out,
         )
 

@@ -31,9 +31,8 @@ NEVER = 0xFFFFFFFF  # ``low`` where nothing goes right: no code is as large
 IN_SET = 0xFFFFFFFF  # ``span`` of a categorical split: left if the code's bit is set
 
 LANES = 8  # rows side by side; with more, links and row addresses outgrow the registers
-_GROUPS = 12  # of LANES rows served by a tree before the next: 5 KB of 54 uint8 columns
+BLOCK_ROWS = 12 * LANES  # served by a tree before the next: 5 KB of 54 uint8 columns
 _LEVELS = 8  # levels between looks whether all rows have arrived
-_BLOCK_VALUES = 32768  # scores of such a block of rows, at most
 
 
 # Inlined before compilation: called, it would cost as much as a walk of two levels.
@@ -83,7 +82,9 @@ def _descend(codes, start, n_columns, nodes, root, depth, words, links):
 
 
 @kernel
-def add_values(codes, n_rows, n_columns, nodes, roots, depths, leaves, values, words, out):
+def add_values(
+    codes, n_rows, n_columns, nodes, roots, depths, leaves, values, words, links, scores, out
+):  # fmt: skip
     """Add the leaf values of every tree to the margins of rows.
 
     Parameters
@@ -95,12 +96,13 @@ def add_values(codes, n_rows, n_columns, nodes, roots, depths, leaves, values, w
     leaves : (n_nodes,) int32, the row of ``values`` at a leaf.
     values : (n_leaves, w) float32 or float64, w a multiple of 8 and at least k.
     words : see ``_descend``.
+    links : (LANES,) int64 scratch.
+    scores : (b, w) scratch in the dtype of ``values``, all finite; b rows at a time are
+        served by a tree, BLOCK_ROWS unless they are very wide, a multiple of LANES.
     out : (n, k), dtype of ``values``; the first n rows are served, n at most n_rows.
     """
     n, k = out.shape
-    size = LANES * max(1, min(_GROUPS, _BLOCK_VALUES // (LANES * values.shape[1])))
-    scores = np.zeros((size, values.shape[1]), values.dtype)
-    links = np.empty(LANES, np.int64)
+    size = scores.shape[0]
     for first in range(0, n, size):
         stop = min(first + size, n)
         for i in range(first, stop):
@@ -121,13 +123,14 @@ def add_values(codes, n_rows, n_columns, nodes, roots, depths, leaves, values, w
 
 
 @kernel
-def find_leaves(codes, n_rows, n_columns, nodes, roots, depths, leaves, leaf_offsets, words, out):
+def find_leaves(
+    codes, n_rows, n_columns, nodes, roots, depths, leaves, leaf_offsets, words, links, out
+):  # fmt: skip
     """The leaf of every row in every tree, counted within the tree.
 
     ``leaf_offsets`` is (n_trees,) int64, the first leaf of every tree; ``out`` is
     (n, n_trees) int32; the rest as in ``add_values``.
     """
-    links = np.empty(LANES, np.int64)
     for i in range(0, len(out), LANES):
         begin = min(i, n_rows - LANES)
         start = np.uint64(begin * n_columns)
