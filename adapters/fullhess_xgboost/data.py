@@ -139,19 +139,19 @@ def _values_of(dmatrix: Any) -> Any:
     if kept is not None and kept.shape == (dmatrix.num_row(), dmatrix.num_col()):
         return kept
     try:
-        csr = _csr_of(dmatrix)
+        return _read_back(dmatrix)
     except xgboost.core.XGBoostError as error:
         raise ValueError(
             f"the values of this {type(dmatrix).__name__} cannot be read back; data in external "
             "memory are not supported, use DMatrix or QuantileDMatrix"
         ) from error
-    if csr.nnz == csr.shape[0] * csr.shape[1] and csr.nnz:
-        return csr.data.reshape(csr.shape)
-    return csr
 
 
-def _csr_of(dmatrix: Any) -> scipy.sparse.csr_matrix:
-    """``dmatrix.get_data()``, but for a copy of all column numbers in another type."""
+def _read_back(dmatrix: Any) -> NDArray[np.float32] | scipy.sparse.csr_matrix:
+    """``dmatrix.get_data()``, as an array if nothing is missing.
+
+    It also saves a copy of all column numbers in another type.
+    """
     shape, nnz = (dmatrix.num_row(), dmatrix.num_col()), dmatrix.num_nonmissing()
     indptr = np.empty(shape[0] + 1, np.uint64)
     indices = np.empty(nnz, np.uint32)
@@ -159,6 +159,8 @@ def _csr_of(dmatrix: Any) -> scipy.sparse.csr_matrix:
     places = [ctypes.c_void_p(array.ctypes.data) for array in (indptr, indices, data)]
     core = xgboost.core
     core._check_call(core._LIB.XGDMatrixGetDataAsCSR(dmatrix.handle, b"{}", *places))
+    if nnz == shape[0] * shape[1]:
+        return data.reshape(shape)
     entries = data, indices.view(np.int32), indptr.view(np.int64)
     return scipy.sparse.csr_matrix(entries, shape=shape)
 

@@ -159,7 +159,7 @@ def test_estimators_bin_the_array_they_are_given(rng, monkeypatch):
     def fail(dmatrix):
         raise AssertionError("the values were read back")
 
-    monkeypatch.setattr(fullhess_xgboost.data, "_csr_of", fail)
+    monkeypatch.setattr(fullhess_xgboost.data, "_read_back", fail)
     kept = XGBClassifier(n_estimators=3).fit(X, y, eval_set=[(X[:50], y[:50])], verbose=False)
     with pytest.raises(AssertionError, match="read back"):
         read_back.fit(X, y)
