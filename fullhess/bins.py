@@ -55,7 +55,8 @@ class Binning:
                     f"{what} must have one entry for each of the {n_features} features, "
                     f"got {len(entries)}"
                 )
-        cuts = tuple(self._check_cuts(j, c) for j, c in enumerate(self.cuts))
+        cuts = tuple(self._read_cuts(j, c) for j, c in enumerate(self.cuts))
+        self._check_cuts(cuts)
         categories = tuple(self._check_categories(j, c) for j, c in enumerate(self.categories))
         object.__setattr__(self, "cuts", cuts)
         object.__setattr__(self, "categories", categories)
@@ -63,23 +64,33 @@ class Binning:
             name = self.features.names[int(np.argmax(self.n_bins))]
             raise ValueError(f"feature {name!r} has more than {MAX_BINS} bins")
 
-    def _check_cuts(self, j: int, cuts: Any) -> NDArray[Any]:
-        name = self.features.names[j]
+    def _read_cuts(self, j: int, cuts: Any) -> NDArray[Any]:
         array = np.asarray(cuts)
         if array.size and array.dtype.kind not in "fiu":
+            name = self.features.names[j]
             raise TypeError(f"cuts of feature {name!r} must be numbers, got {array.dtype}")
-        with np.errstate(over="ignore"):
-            array = array.astype(self.features.dtype)
         if array.ndim != 1:
+            name = self.features.names[j]
             raise ValueError(f"cuts of feature {name!r} must be 1-D, got shape {array.shape}")
-        if not np.isfinite(array).all() or (np.diff(array) <= 0).any():
+        with np.errstate(over="ignore"):
+            return frozen(array.astype(self.features.dtype))
+
+    def _check_cuts(self, cuts: tuple[NDArray[Any], ...]) -> None:
+        """Check all features at once: there may be thousands with a few cuts each."""
+        sizes = np.array([len(entry) for entry in cuts])
+        every = np.concatenate(cuts)
+        feature = np.repeat(np.arange(len(cuts)), sizes)
+        ascends = np.append((every[1:] > every[:-1]) | (feature[1:] > feature[:-1]), True)
+        bad = np.flatnonzero(~(np.isfinite(every) & ascends[: len(every)]))
+        if len(bad):
             raise ValueError(
-                f"cuts of feature {name!r} must be finite and strictly ascending "
-                f"in {self.features.dtype}"
+                f"cuts of feature {self.features.names[feature[bad[0]]]!r} must be finite and "
+                f"strictly ascending in {self.features.dtype}"
             )
-        if self.features.categorical[j] and len(array):
+        wrong = np.flatnonzero(self.features.categorical & (sizes > 0))
+        if len(wrong):
+            name = self.features.names[wrong[0]]
             raise ValueError(f"categorical feature {name!r} must have no cuts")
-        return frozen(array)
 
     def _check_categories(self, j: int, codes: Any) -> NDArray[np.int32] | None:
         name = self.features.names[j]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .features import FeatureSpace, frozen
-from .kernels.binning import encode_categories, encode_numbers
+from .kernels.binning import SCRATCH_ROWS, encode_categories, encode_numbers
 
 __all__ = ["Encoder"]
 
@@ -111,6 +111,8 @@ class Encoder:
                 self.missing,
                 self.strict,
                 widest,
+                np.empty(SCRATCH_ROWS, block.dtype),
+                np.empty(SCRATCH_ROWS, np.int64),
                 out,
             )
         if len(self.categorical) and fits:

@@ -25,8 +25,10 @@ from .walks import UnknownEdge, Walks
 
 __all__ = ["BinnedForest", "Forest", "add_tree_on_bins"]
 
-_WALKS_PER_TASK = 16384  # a task this long hides the call of a kernel
-_MIN_ROWS_PER_TASK = 256
+_MIN_WALKS = 16384  # of a task: fewer would not outweigh the calls around them
+_MIN_ROWS = 256  # of a task
+_MAX_ROWS = 16384
+_TASKS_PER_THREAD = 4  # where there are rows enough, so that all threads end at one time
 _ALL = slice(None)
 _ADVICE = "bin the data with the model's own cuts, or pass raw data or base_margin"
 
@@ -36,10 +38,11 @@ def _over_rows(
     n_rows: int,
     n_trees: int,
     task: Callable[[slice], None],
-    most: int = _WALKS_PER_TASK,
+    most: int = _MAX_ROWS,
 ) -> None:
     """Call ``task`` with slices of at most ``most`` rows that are worth a thread's while."""
-    size = min(most, max(_MIN_ROWS_PER_TASK, _WALKS_PER_TASK // max(1, n_trees)))
+    least = max(_MIN_ROWS, _MIN_WALKS // max(1, n_trees))
+    size = min(most, max(least, -(-n_rows // (_TASKS_PER_THREAD * workers.n_threads))))
     workers.run(-(-n_rows // size), lambda i: task(slice(i * size, (i + 1) * size)))
 
 

@@ -17,6 +17,9 @@ from .tree_arrays import TreeArrays, offsets_of
 __all__ = ["UnknownEdge", "Walks"]
 
 
+_BLOCK_SCORES = 32768  # 256 KB in float64
+
+
 class UnknownEdge(LookupError):
     """A threshold that is no cut, or a category that has no bin."""
 
@@ -93,40 +96,50 @@ class Walks:
     def add_values(self, codes: NDArray[Any], out: NDArray[Any], trees: slice) -> None:
         """Add the values of some trees to ``out``, (n, n_outputs), for its rows of codes."""
         kernels.add_values(
-            _enough_rows(codes),
+            *_flat(codes),
             self.nodes,
             self.roots[trees],
             self.depths[trees],
             self.leaves,
             self.values,
             self.words,
+            np.empty(kernels.LANES, np.int64),
+            np.zeros((self._block_rows, self.values.shape[1]), self.values.dtype),
             out,
         )
+
+    @property
+    def _block_rows(self) -> int:
+        """Rows whose scores lie in the cache together."""
+        rows = min(kernels.BLOCK_ROWS, _BLOCK_SCORES // len(self.values[0]))
+        return max(rows // kernels.LANES, 1) * kernels.LANES
 
     def find_leaves(self, codes: NDArray[Any], out: NDArray[np.int32], trees: slice) -> None:
         """Write the leaf of each row in some trees to ``out``, (n, trees)."""
         kernels.find_leaves(
-            _enough_rows(codes),
+            *_flat(codes),
             self.nodes,
             self.roots[trees],
             self.depths[trees],
             self.leaves,
             self.leaf_offsets[:-1][trees],
             self.words,
+            np.empty(kernels.LANES, np.int64),
             out,
         )
 
 
-def _enough_rows(codes: NDArray[Any]) -> NDArray[Any]:
-    """Codes of at least as many rows as the kernels walk side by side; read-only.
+def _flat(codes: NDArray[Any]) -> tuple[NDArray[Any], int, int]:
+    """Codes row after row, at least as many rows as walk side by side, and their shape.
 
-    Numba compiles read-only arrays apart, so there must be one kind.
+    Always read-only: Numba compiles read-only arrays apart. Flat, because a kernel that
+    reshapes takes a quarter of a second longer to compile.
     """
     if len(codes) < kernels.LANES:
         padded = np.zeros((kernels.LANES, codes.shape[1]), codes.dtype)
         padded[: len(codes)] = codes
         codes = padded
-    return frozen(codes)
+    return frozen(codes).reshape(-1), *codes.shape
 
 
 def _padded(values: NDArray[Any]) -> NDArray[Any]:

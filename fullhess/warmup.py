@@ -62,16 +62,20 @@ def warm_up(n_classes: tuple[int, ...] = (3, 5, 7, 10)) -> float:
     X[:, 3] = generator.integers(0, 6, 200)
     X[::9, 1] = np.nan
     binned = BinnedMatrix.from_quantiles(X, max_bins=32, categorical=[3])
-    settings: list[dict[str, Any]] = [
-        {},
-        {"leaf_prior": "ridge"},
-        {"split_hessian": "diagonal", "leaf_solver": "damped"},
+    # As XGBoost has it: in float32, and with 256 bins and missing values, which take uint16.
+    cuts = [[0.0], np.linspace(-3, 3, 255), [0.0], []]
+    single = BinnedMatrix.from_cuts(X, cuts, comparison="<", categories={3: range(6)})
+    settings: list[tuple[BinnedMatrix, dict[str, Any]]] = [
+        (binned, {}),
+        (single, {"margin_dtype": "float32"}),
+        (binned, {"leaf_prior": "ridge"}),
+        (binned, {"split_hessian": "diagonal", "leaf_solver": "damped"}),
     ]
     for k in n_classes:
         label = np.arange(200) % k
-        for extra in settings if k == n_classes[0] else settings[:1]:
+        for data, extra in settings if k == n_classes[0] else settings[:1]:
             params = {"max_depth": 3, "min_child_weight": 0.0, **extra}
-            model = train(params, binned, label, evals=[EvalSet(binned, label)], num_boost_round=2)
+            model = train(params, data, label, evals=[EvalSet(data, label)], num_boost_round=2)
             model.predict(X)
     return time.perf_counter() - start
 

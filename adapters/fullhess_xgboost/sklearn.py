@@ -12,6 +12,7 @@ import xgboost.sklearn as _host
 from xgboost.core import _deprecate_positional_args
 
 from .booster import Booster
+from .data import keep_values
 from .training import train
 
 __all__ = [
@@ -51,14 +52,24 @@ def _with_our_training(function: Callable[..., Any]) -> Callable[..., Any]:
     return _deprecate_positional_args(twin)  # type: ignore[no-any-return]
 
 
-class XGBModel(_host.XGBModel):  # type: ignore[misc]
+class _KeepingValues:
+    """The matrices that ``fit`` makes need not be read back, see ``keep_values``."""
+
+    def _create_dmatrix(self, ref: Any, **kwargs: Any) -> Any:
+        dmatrix = super()._create_dmatrix(ref, **kwargs)  # type: ignore[misc]
+        if kwargs.get("feature_types") is None:
+            keep_values(dmatrix, kwargs.get("data"), kwargs.get("missing"))
+        return dmatrix
+
+
+class XGBModel(_KeepingValues, _host.XGBModel):  # type: ignore[misc]
     """``xgboost.XGBModel``, trained by ``fullhess.xgboost.train``."""
 
     fit = _with_our_training(_host.XGBModel.fit)
     load_model = _with_our_training(_host.XGBModel.load_model)
 
 
-class XGBClassifier(_host.XGBClassifier):  # type: ignore[misc]
+class XGBClassifier(_KeepingValues, _host.XGBClassifier):  # type: ignore[misc]
     __doc__ = (_host.XGBClassifier.__doc__ or "") + _NEW_PARAMETERS
 
     def __init__(
@@ -106,7 +117,7 @@ class XGBRFClassifier(_host.XGBRFClassifier, XGBClassifier):  # type: ignore[mis
         )
 
 
-class XGBRegressor(_host.XGBRegressor):  # type: ignore[misc]
+class XGBRegressor(_KeepingValues, _host.XGBRegressor):  # type: ignore[misc]
     """``xgboost.XGBRegressor``; custom objectives of several outputs use the full Hessian."""
 
     fit = _with_our_training(_host.XGBRegressor.fit)

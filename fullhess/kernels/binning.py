@@ -10,9 +10,9 @@ from .simd import SEARCH_LANES, search_step
 # What counts as zero where zero is missing: LightGBM's 1e-35f, a float32 widened to double.
 ZERO_EPSILON = float(np.float32(1e-35))
 
-# Rows of a block, searched together column by column. 64 rows of 54 float64 columns lie in
-# the first-level cache; a multiple of SEARCH_LANES.
-_ROWS = 64
+# Rows searched together, column by column. 64 rows of 54 float64 columns lie in the
+# first-level cache; a multiple of SEARCH_LANES.
+SCRATCH_ROWS = 64
 
 ROWS_ASCEND, ROWS_UNSORTED, ROWS_BROKEN = 0, 1, 2  # results of ``scatter_rows``
 
@@ -45,9 +45,9 @@ def _count_passed(cuts, strict, values, n, passed):
             search_step(cuts, height, strict, values, passed, r)
 
 
-@kernel(allocates=True)
+@kernel
 def encode_numbers(
-    X, columns, numeric, cuts, cut_offsets, n_bins, missing, strict, widest, out
+    X, columns, numeric, cuts, cut_offsets, n_bins, missing, strict, widest, values, passed, out
 ):  # fmt: skip
     """Codes of the numeric columns of a block of rows; whether they all fit into ``out``.
 
@@ -62,13 +62,12 @@ def encode_numbers(
     strict : True for ``x < cut``, False for ``x <= cut``.
     widest : largest code that ``out`` can hold. Of a column with more bins the code of a
         missing value cannot be written; then the rest is left undone.
+    values, passed : (SCRATCH_ROWS,) scratch in X's dtype and int64.
     out : (n, f) uint8, uint16 or uint32.
     """
-    values = np.zeros(_ROWS, cuts.dtype)
-    passed = np.empty(_ROWS, np.int64)
-    for start in range(0, X.shape[0], _ROWS):
-        block = X[start : start + _ROWS]
-        block_out = out[start : start + _ROWS]
+    for start in range(0, X.shape[0], SCRATCH_ROWS):
+        block = X[start : start + SCRATCH_ROWS]
+        block_out = out[start : start + SCRATCH_ROWS]
         n = len(block)
         for f in numeric:
             column = block[:, columns[f]]

@@ -31,20 +31,20 @@ NEVER = 0xFFFFFFFF  # ``low`` where nothing goes right: no code is as large
 IN_SET = 0xFFFFFFFF  # ``span`` of a categorical split: left if the code's bit is set
 
 LANES = 8  # rows side by side; with more, links and row addresses outgrow the registers
-_ROWS = 96  # rows served by a tree before the next one: 5 KB of 54 uint8 columns
+BLOCK_ROWS = 12 * LANES  # served by a tree before the next: 5 KB of 54 uint8 columns
 _LEVELS = 8  # levels between looks whether all rows have arrived
-_BLOCK_VALUES = 32768  # scores of such a block of rows, at most
 
 
 # Inlined before compilation: called, it would cost as much as a walk of two levels.
 @kernel(inline="always")
-def _descend(codes, start, width, nodes, root, depth, words, links):
+def _descend(codes, start, n_columns, nodes, root, depth, words, links):
     """Walk LANES rows from the root to their leaves.
 
     Parameters
     ----------
     codes : flat uint8, uint16 or uint32.
-    start, width : uint64, where the first row begins in ``codes``, and columns of a row.
+    start : uint64, where the first row begins in ``codes``.
+    n_columns : int64, codes of a row.
     nodes : NODE records.
     root, depth : int64, the tree's first node, and steps from it to the deepest leaf.
     words : uint32 bitmaps of categorical splits; empty if there are none.
@@ -58,13 +58,15 @@ def _descend(codes, start, width, nodes, root, depth, words, links):
             if len(words) == 0:
                 for r in range(LANES):
                     node = nodes[np.uint64(links[r])]
-                    code = np.uint32(codes[start + np.uint64(r) * width + np.uint64(node.feature)])
+                    at = start + np.uint64(r * n_columns) + np.uint64(node.feature)
+                    code = np.uint32(codes[at])
                     right = np.uint32(code - node.low) <= node.span
                     links[r] = np.int64(node.child) + np.int64(right)
             else:
                 for r in range(LANES):
                     node = nodes[np.uint64(links[r])]
-                    code = np.uint32(codes[start + np.uint64(r) * width + np.uint64(node.feature)])
+                    at = start + np.uint64(r * n_columns) + np.uint64(node.feature)
+                    code = np.uint32(codes[at])
                     right = np.uint32(code - node.low) <= node.span
                     if node.span == np.uint32(IN_SET):
                         word = words[np.uint64(node.low) + np.uint64(code >> np.uint32(5))]
@@ -79,26 +81,28 @@ def _descend(codes, start, width, nodes, root, depth, words, links):
                 level = depth
 
 
-@kernel(allocates=True)
-def add_values(codes, nodes, roots, depths, leaves, values, words, out):
+@kernel
+def add_values(
+    codes, n_rows, n_columns, nodes, roots, depths, leaves, values, words, links, scores, out
+):  # fmt: skip
     """Add the leaf values of every tree to the margins of rows.
 
     Parameters
     ----------
-    codes : (n, d) uint8, uint16 or uint32, C-ordered; n at least LANES.
+    codes : flat uint8, uint16 or uint32, row after row.
+    n_rows, n_columns : int64 shape of the codes; n_rows at least LANES.
     nodes : NODE records of all trees.
     roots, depths : (n_trees,) int32, the first node of every tree and its levels of splits.
     leaves : (n_nodes,) int32, the row of ``values`` at a leaf.
     values : (n_leaves, w) float32 or float64, w a multiple of 8 and at least k.
     words : see ``_descend``.
-    out : (m, k), dtype of ``values``; the first m rows are served, m at most n.
+    links : (LANES,) int64 scratch.
+    scores : (b, w) scratch in the dtype of ``values``, all finite; b rows at a time are
+        served by a tree, BLOCK_ROWS unless they are very wide, a multiple of LANES.
+    out : (n, k), dtype of ``values``; the first n rows are served, n at most n_rows.
     """
     n, k = out.shape
-    flat = codes.reshape(-1)
-    width = np.uint64(codes.shape[1])
-    size = max(1, min(_ROWS, _BLOCK_VALUES // values.shape[1]))
-    scores = np.zeros((size, values.shape[1]), values.dtype)
-    links = np.empty(LANES, np.int64)
+    size = scores.shape[0]
     for first in range(0, n, size):
         stop = min(first + size, n)
         for i in range(first, stop):
@@ -107,9 +111,9 @@ def add_values(codes, nodes, roots, depths, leaves, values, words, out):
         for t in range(len(roots)):
             root, depth = np.int64(roots[t]), np.int64(depths[t])
             for i in range(first, stop, LANES):
-                begin = min(i, codes.shape[0] - LANES)  # the last rows walk with earlier ones
-                start = np.uint64(begin) * width
-                _descend(flat, start, width, nodes, root, depth, words, links)
+                begin = min(i, n_rows - LANES)  # the last rows walk with earlier ones
+                start = np.uint64(begin * n_columns)
+                _descend(codes, start, n_columns, nodes, root, depth, words, links)
                 for r in range(i - begin, min(LANES, stop - begin)):
                     leaf = np.int64(leaves[np.uint64(links[r])])
                     add_rows(scores, begin + r - first, values, leaf)
@@ -118,21 +122,20 @@ def add_values(codes, nodes, roots, depths, leaves, values, words, out):
                 out[i, j] = scores[i - first, j]
 
 
-@kernel(allocates=True)
-def find_leaves(codes, nodes, roots, depths, leaves, leaf_offsets, words, out):
+@kernel
+def find_leaves(
+    codes, n_rows, n_columns, nodes, roots, depths, leaves, leaf_offsets, words, links, out
+):  # fmt: skip
     """The leaf of every row in every tree, counted within the tree.
 
     ``leaf_offsets`` is (n_trees,) int64, the first leaf of every tree; ``out`` is
-    (m, n_trees) int32; the rest as in ``add_values``.
+    (n, n_trees) int32; the rest as in ``add_values``.
     """
-    flat = codes.reshape(-1)
-    width = np.uint64(codes.shape[1])
-    links = np.empty(LANES, np.int64)
     for i in range(0, len(out), LANES):
-        begin = min(i, codes.shape[0] - LANES)
-        start = np.uint64(begin) * width
+        begin = min(i, n_rows - LANES)
+        start = np.uint64(begin * n_columns)
         for t in range(len(roots)):
             root, depth = np.int64(roots[t]), np.int64(depths[t])
-            _descend(flat, start, width, nodes, root, depth, words, links)
+            _descend(codes, start, n_columns, nodes, root, depth, words, links)
             for r in range(i - begin, min(LANES, len(out) - begin)):
                 out[begin + r, t] = leaves[np.uint64(links[r])] - leaf_offsets[t]

@@ -15,6 +15,7 @@ import pytest
 from fullhess.bins import BinnedMatrix
 from fullhess.boosting import train
 from fullhess.curvature import Layout
+from fullhess.ensemble import Ensemble
 from fullhess.kernels.histogram import build_histogram, row_vectors
 from fullhess.kernels.lanes import SplitSettings, new_lanes
 from fullhess.kernels.partition import partition_rows
@@ -144,8 +145,45 @@ def test_accumulate_leaves(node, benchmark):
     )
 
 
-def test_predict(node, benchmark):
+@pytest.mark.parametrize("comparison", ["<", "<="])
+@pytest.mark.parametrize("missing", [False, True], ids=["dense", "missing"])
+def test_encode(comparison, missing, benchmark):
+    generator = np.random.default_rng(0)
+    X = generator.normal(size=(N_ROWS, N_FEATURES))
+    if missing:
+        X[generator.random(X.shape) < 0.1] = np.nan
+    cuts = [np.linspace(-2.5, 2.5, 255)] * N_FEATURES
+    binning = BinnedMatrix.from_cuts(X[:0], cuts, comparison=comparison).binning
+    values = np.asarray(X, binning.features.dtype)
+    binned = benchmark(lambda: binning.encode(values, n_jobs=1))
+    side = "right" if comparison == "<" else "left"
+    expected = np.searchsorted(binning.cuts[0], values[:, 0], side=side)
+    expected[np.isnan(X[:, 0])] = 256
+    np.testing.assert_array_equal(binned.codes[:, 0], expected)
+
+
+def test_from_quantiles(benchmark):
+    X = np.random.default_rng(0).normal(size=(N_ROWS, N_FEATURES))
+    binned = benchmark(lambda: BinnedMatrix.from_quantiles(X, n_jobs=1))
+    assert (binned.binning.n_bins == 255).all()
+
+
+@pytest.fixture(scope="module")
+def model(node) -> Ensemble:
     params = {"max_depth": 6, "n_jobs": 1}
-    model = train(params, node.binned, node.label, num_boost_round=5)
+    return train(params, node.binned, node.label, num_boost_round=5)
+
+
+def test_predict(node, model, benchmark):
     raw = benchmark(lambda: model.predict_raw(node.X, n_jobs=1))
     np.testing.assert_array_equal(raw, model.predict_raw(node.binned, n_jobs=1))
+
+
+def test_predict_on_bins(node, model, benchmark):
+    raw = benchmark(lambda: model.predict_raw(node.binned, n_jobs=1))
+    np.testing.assert_array_equal(raw, model.predict_raw(node.X, n_jobs=1))
+
+
+def test_predict_one_row(node, model, benchmark):
+    raw = benchmark(lambda: model.predict_raw(node.X[:1], n_jobs=1))
+    np.testing.assert_array_equal(raw, model.predict_raw(node.X, n_jobs=1)[:1])

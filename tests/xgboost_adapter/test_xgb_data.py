@@ -8,8 +8,9 @@ import scipy.sparse as sp
 
 xgboost = pytest.importorskip("xgboost")
 
-from fullhess_xgboost import to_binned, to_xgboost  # noqa: E402
-from fullhess_xgboost.data import HostData  # noqa: E402
+import fullhess_xgboost.data  # noqa: E402
+from fullhess_xgboost import XGBClassifier, to_binned, to_xgboost  # noqa: E402
+from fullhess_xgboost.data import HostData, keep_values  # noqa: E402
 
 from fullhess import Ensemble, Tree  # noqa: E402
 
@@ -130,6 +131,43 @@ def test_reading_a_matrix_twice_with_other_bins(rng):
     dtrain = xgboost.DMatrix(rng.normal(size=(300, 2)))
     assert to_binned(dtrain, max_bin=8).binning.n_bins.max() <= 8
     assert to_binned(dtrain, max_bin=64).binning.n_bins.max() > 8
+
+
+@pytest.mark.parametrize("kind", [xgboost.DMatrix, xgboost.QuantileDMatrix])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("order", ["C", "F"])
+def test_codes_from_the_array_are_those_from_the_matrix(kind, dtype, order, rng):
+    X = rng.normal(size=(700, 3))
+    X[:, 1] = np.round(X[:, 1], 1)
+    X[:, 2] = np.nextafter(X[:, 1].astype(np.float32), np.float32(9)) - 1e-9  # round in float32
+    X[rng.random(X.shape) < 0.1] = np.nan
+    X = np.asarray(X, dtype, order=order)
+    dmatrix = kind(X)
+    from_matrix = to_binned(dmatrix)
+    keep_values(dmatrix, X, np.nan)
+    from_array = to_binned(dmatrix)
+    assert from_array.binning.same_as(from_matrix.binning)
+    assert np.array_equal(from_array.codes, from_matrix.codes)
+
+
+def test_estimators_bin_the_array_they_are_given(rng, monkeypatch):
+    X, y = rng.normal(size=(200, 3)), rng.integers(0, 3, 200)
+    X[rng.random(X.shape) < 0.1] = np.nan
+    read_back = XGBClassifier(n_estimators=3, missing=-999.0)
+    read_back.fit(np.where(np.isnan(X), -999.0, X), y)
+
+    def fail(dmatrix):
+        raise AssertionError("the values were read back")
+
+    monkeypatch.setattr(fullhess_xgboost.data, "_read_back", fail)
+    kept = XGBClassifier(n_estimators=3).fit(X, y, eval_set=[(X[:50], y[:50])], verbose=False)
+    with pytest.raises(AssertionError, match="read back"):
+        read_back.fit(X, y)
+    assert not fullhess_xgboost.data._kept
+    monkeypatch.undo()
+    assert np.array_equal(
+        kept.predict_proba(X), read_back.predict_proba(np.where(np.isnan(X), -999.0, X))
+    )
 
 
 def frame(rng, n=120, order=None):
