@@ -71,7 +71,9 @@ METHODS = {
         "`split_hessian=\"diagonal\"`, exact full-Hessian leaves", "fullhess",
         {"split_hessian": "diagonal"},
     ),
-    "no penalty": Contender("`reg_lambda=0`, which leaves no prior", "fullhess", {"reg_lambda": 0.0}),
+    "no penalty": Contender(
+        "`reg_lambda=0`, which leaves no prior", "fullhess", {"reg_lambda": 0.0}
+    ),
     "rule of VTLogitBoost": Contender(
         "the diagonal p(1−p) in splits and Newton leaves, `reg_lambda=0`, values within ±5",
         "fullhess",

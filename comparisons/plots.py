@@ -32,7 +32,7 @@ def heading(figure: Figure, title: str, facts: str) -> None:
     height = figure.get_figheight()
     layout: Any = figure.get_layout_engine()
     if layout is not None:
-        layout.set(rect=(0.0, 0.0, 1.0, 1.0 - 0.75 / height))
+        layout.set(rect=(0.008, 0.0, 0.984, 1.0 - 0.75 / height))
     figure.text(0.012, 1.0 - 0.14 / height, title, fontsize=15, fontweight="bold", va="top")
     figure.text(0.012, 1.0 - 0.48 / height, facts, fontsize=10, color="#444444", va="top")
 

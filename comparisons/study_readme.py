@@ -14,16 +14,17 @@ __all__ = ["parts_table", "peers_table"]
 def parts_table(main: Findings, small: Findings) -> str:
     """What each part adds, in the study and in the smaller one before it."""
     before = {question.text: c for question, c in small.questions}
-    table = [["what changes", "ratio", "95 %", "won–lost", "up to 1200 rows: ratio", "95 %",
-              "won–lost"]]  # fmt: skip
+    table = [["what changes", "ratio", "95 %", "median", "won–lost", "up to 1200 rows: ratio",
+              "95 %", "median", "won–lost"]]  # fmt: skip
     for question, c in main.questions:
         earlier = before.get(question.text)
-        table.append([question.text, *_cells(c), *(_cells(earlier) if earlier else ["–"] * 3)])
+        table.append([question.text, *_cells(c), *(_cells(earlier) if earlier else ["–"] * 4)])
     return markdown_table(table)
 
 
 def _cells(c: Contrast) -> list[str]:
-    return [_marked(c), f"{c.low:.3f}–{c.high:.3f}", f"{c.wins}–{c.losses}"]
+    interval, score = f"{c.low:.3f}–{c.high:.3f}", f"{c.wins}–{c.losses}"
+    return [_marked(c), interval, f"{c.median:.3f}", score]
 
 
 def _marked(c: Contrast) -> str:

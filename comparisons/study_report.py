@@ -12,7 +12,16 @@ import numpy as np
 from . import splits
 from .contenders import BASELINE, OWN, PEERS, PLANS, Plan, full_name
 from .report import markdown_table
-from .study_stats import Contrast, Table, complete, contrast, holm, mean_ranks, tabulate
+from .study_stats import (
+    Contrast,
+    Table,
+    complete,
+    contrast,
+    holm,
+    mean_ranks,
+    steady_sets,
+    tabulate,
+)
 from .study_time import equal_time, time_curves, time_words, timed_duels
 from .study_words import answer, protocol_words
 
@@ -105,6 +114,15 @@ class Findings:
     def loss(self) -> Table:
         return self.tables["test_loss"]
 
+    @property
+    def steady(self) -> np.ndarray:
+        """(n_sets,) whether a data set is not among those on which the methods differ most."""
+        return steady_sets(self.loss)
+
+    @property
+    def unsteady(self) -> list[str]:
+        return [name for name, keep in zip(self.loss.sets, self.steady, strict=True) if not keep]
+
 
 def find(rows: Rows, trees: Sequence[Mapping[str, str]], plan: Plan) -> Findings:
     """Compare the methods of a plan, on those splits that all of them have finished."""
@@ -194,6 +212,8 @@ def report_text(found: Findings, rows: Rows, plan: Plan, facts: Sequence[tuple[s
         "p is of Wilcoxon's signed-rank test over data sets, adjusted by Holm's method.",
         "## What each part adds",
         markdown_table(_question_rows(found)),
+        "Steady sets are those without the fifth of the data sets on which the methods differ most "
+        f"({', '.join(found.unsteady) or 'none'}): ratios of tiny losses are large.",
         f"![What each part adds]({name}_parts.svg)",
         "## Single trees: are the splits different?",
         "One tree of depth 4 from the same scores, with exact leaves, by each curvature in the "
@@ -268,21 +288,19 @@ def _numbers(c: Contrast) -> list[str]:
 
 
 def _contrast_rows(contrasts: Sequence[Contrast]) -> list[list[str]]:
-    table = [["ours", "peer", "log-loss, ratio", "95 %", "median", "won–lost", "p"]]
-    table += [
-        [c.first, c.second, *_numbers(c), f"{c.p:.3f}"]
-        for c in contrasts
-    ]  # fmt: skip
-    return table
+    heading = ["ours", "peer", "log-loss, ratio", "95 %", "median", "won–lost", "p"]
+    return [heading, *([c.first, c.second, *_numbers(c), f"{c.p:.3f}"] for c in contrasts)]
 
 
 def _question_rows(found: Findings) -> list[list[str]]:
-    table = [
-        ["what changes", "first", "second", "log-loss, ratio", "95 %", "median", "won–lost", "p"]
-    ]
+    table = [["what changes", "first", "second", "log-loss, ratio", "95 %", "median", "won–lost",
+              "p", "steady sets, ratio", "95 %"]]  # fmt: skip
     for question, c in found.questions:
+        keep = found.loss.n_classes <= MAX_FULL if question.splits else np.ones_like(found.steady)
+        steady = contrast(found.loss, c.first, c.second, found.steady & keep)
         table.append([
             question.text, question.first, question.second, *_numbers(c), f"{c.p:.3f}",
+            f"{steady.ratio:.3f}", f"{steady.low:.3f}–{steady.high:.3f}",
         ])  # fmt: skip
     return table
 

@@ -8,7 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Contrast", "Table", "contrast", "holm", "mean_ranks", "nemenyi_distance", "tabulate"]
+__all__ = [
+    "Contrast", "Table", "contrast", "holm", "mean_ranks", "nemenyi_distance", "steady_sets",
+    "tabulate",
+]  # fmt: skip
 
 Array = NDArray[np.float64]
 N_RESAMPLES = 4000
@@ -119,6 +122,18 @@ def mean_ranks(table: Table) -> Array:
     from scipy.stats import rankdata
 
     return np.asarray(rankdata(table.by_set(), axis=0).mean(axis=1))
+
+
+def steady_sets(table: Table) -> NDArray[np.bool_]:
+    """(n_sets,) whether a data set is not among the fifth on which the methods differ most.
+
+    Ratios of tiny losses are large and may make a geometric mean by themselves.
+    """
+    spread = np.log(table.by_set()).std(axis=0)
+    n_dropped = len(spread) // 5
+    steady = np.ones(len(spread), bool)
+    steady[np.argsort(-spread)[:n_dropped]] = False
+    return steady
 
 
 def nemenyi_distance(n_methods: int, n_sets: int, alpha: float = 0.05) -> float:

@@ -61,14 +61,14 @@ def time_curves(rows: Rows, loss: Table, baseline: str) -> dict[str, NDArray[np.
 
 
 def time_words(contrasts: Sequence[Contrast]) -> str:
-    """What equal time says of our default, and of whoever is ahead then."""
+    """What equal time says of our default, and of the peers that are ahead then."""
     ours = next((c for c in contrasts if c.first == DEFAULT), None)
     if ours is None:
         return ""
-    ahead = [c for c in contrasts if c.ratio < ours.ratio]
+    ahead = [c for c in contrasts if c.ratio < ours.ratio and not c.first.startswith("fullhess")]
     names = ", ".join(f"{c.first} ({c.ratio:.3f})" for c in sorted(ahead, key=lambda c: c.ratio))
     return (
         f"In the processor time that {ours.second} takes, {ours.first} comes to {ours.ratio:.3f} "
         f"of its loss ({ours.low:.3f}–{ours.high:.3f}, {ours.wins} data sets won, {ours.losses} "
-        f"lost). Lower than that in the same time: {names or 'no other method'}."
+        f"lost). Peers that are lower than that in the same time: {names or 'none'}."
     )

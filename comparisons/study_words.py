@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .contenders import BASELINE, Protocol
-from .study_stats import Contrast
+from .study_stats import Contrast, nemenyi_distance
 
 if TYPE_CHECKING:
     from .study_report import Findings, Question
@@ -125,7 +125,12 @@ def _standing(found: Findings) -> list[str]:
         out.append(f"* {own}, test log-loss beside the peers (ratio):\n" + "\n".join(lines))
     order = np.argsort(found.ranks)
     best = [f"{found.loss.methods[i]} ({found.ranks[i]:.1f})" for i in order[:5]]
-    out.append(f"Lowest mean ranks of all {len(order)} methods: {', '.join(best)}.")
+    distance = nemenyi_distance(len(order), len(found.loss.sets))
+    apart = int((found.ranks - found.ranks.min() > distance).sum())
+    out.append(
+        f"Lowest mean ranks of all {len(order)} methods: {', '.join(best)}. Nemenyi's test (5 %) "
+        f"tells {apart or 'none'} of the others from the first."
+    )
     return out
 
 
@@ -136,7 +141,9 @@ def protocol_words(found: Findings, protocol: Protocol) -> str:
     splits = f"{per_set.min()}" if per_set.min() == per_set.max() else (
         f"{per_set.min()} to {per_set.max()}"
     )  # fmt: skip
-    other = ", ".join(f"{n} for {name}" for name, n in protocol.other_rows.items())
+    other = ", ".join(
+        f"{n} for {name}" for name, n in protocol.other_rows.items() if name in loss.sets
+    )
     low, high = protocol.learning_rate
     spread = ", spread evenly over these ranges," if protocol.even else ","
     return f"""## How it was done

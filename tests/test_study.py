@@ -168,6 +168,13 @@ def test_contrast_is_the_geometric_mean_over_data_sets_of_paired_ratios():
     assert only.ratio == pytest.approx(x)
 
 
+def test_steady_sets_leave_out_the_fifth_on_which_methods_differ_most():
+    losses = {"a": [1.0, 1.0, 1.0, 1.0, 0.001], "b": [1.0, 1.1, 1.2, 0.9, 0.004]}
+    rows = [row(m, f"set{i}", 0, v) for m, values in losses.items() for i, v in enumerate(values)]
+    steady = study_stats.steady_sets(tabulate(rows, "test_loss"))
+    assert steady.tolist() == [True, True, True, True, False]
+
+
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=8))
 def test_holm_against_its_definition(p_values):
     def slow(i):

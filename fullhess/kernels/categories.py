@@ -26,7 +26,7 @@ from .solve import (
 POWER_ITERATIONS = 12
 
 
-@kernel
+@kernel(allocates=True)
 def order_categories(
     histogram, features, allowed, n_bins, cell_offsets, categorical, settings, center, orders
 ):
@@ -52,7 +52,8 @@ def order_categories(
         for position in range(used, n_bins[f] + 1):
             orders[first + position] = -1
         if ordered and used > 1:
-            projection = _project_steps(histogram, first, used, settings, center, orders)
+            projection = np.zeros(used)
+            _project_steps(histogram, first, used, settings, center, orders, projection)
             _sort_by(projection, orders[first : first + used])
 
 
@@ -69,8 +70,8 @@ def _drop_small(histogram, first, used, least, orders):
 
 
 @kernel(allocates=True)
-def _project_steps(histogram, first, used, settings, center, orders):
-    """(used,) projections of the categories' Newton steps."""
+def _project_steps(histogram, first, used, settings, center, orders, projection):
+    """Projections (used,) of the categories' Newton steps; zeros before."""
     k = settings.k
     steps = np.empty((used, k))
     weights = np.empty(used)
@@ -95,7 +96,7 @@ def _project_steps(histogram, first, used, settings, center, orders):
         else:
             solve_diagonal(curvature, b, ridge, steps[c])
     _center(steps, weights)
-    return _leading_projection(steps, weights)
+    _leading_projection(steps, weights, projection)
 
 
 @kernel
@@ -114,8 +115,8 @@ def _center(steps, weights):
 
 
 @kernel(allocates=True)
-def _leading_projection(steps, weights):
-    """Projection of each row on the leading eigenvector of Σ w s sᵀ (power iteration)."""
+def _leading_projection(steps, weights, projection):
+    """Projection (n,) of each row on the leading eigenvector of Σ w s sᵀ (power iteration)."""
     n, k = steps.shape
     direction = np.zeros(k)
     largest = -1.0
@@ -127,14 +128,13 @@ def _leading_projection(steps, weights):
             largest = norm
             for j in range(k):
                 direction[j] = steps[c, j]
-    projection = np.zeros(n)
     for _ in range(POWER_ITERATIONS):
         norm = 0.0
         for j in range(k):
             norm += direction[j] * direction[j]
         norm = math.sqrt(norm)
         if norm < 1e-150:
-            return projection
+            return
         for c in range(n):
             projection[c] = 0.0
             for j in range(k):
@@ -143,7 +143,6 @@ def _leading_projection(steps, weights):
             direction[j] = 0.0
             for c in range(n):
                 direction[j] += weights[c] * projection[c] * steps[c, j]
-    return projection
 
 
 @kernel(allocates=True)
