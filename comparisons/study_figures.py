@@ -151,7 +151,9 @@ def _sets(found: Findings) -> Figure:
     values = loss.by_set()
     ratios = (values / values[base])[order]
     n_methods, n_sets = ratios.shape
-    figure = Figure(figsize=(4.2 + 0.55 * n_sets, 2.2 + 0.3 * n_methods), layout="constrained")
+    figure = Figure(
+        figsize=(max(4.2 + 0.55 * n_sets, 10.5), 2.2 + 0.3 * n_methods), layout="constrained"
+    )
     axes = figure.add_subplot()
     axes.imshow(np.log(ratios), cmap="RdBu_r", vmin=-0.35, vmax=0.35, aspect="auto")
     for i in range(n_methods):
