@@ -148,7 +148,8 @@ def protocol_words(found: Findings, protocol: Protocol) -> str:
     spread = ", spread evenly over these ranges," if protocol.even else ","
     return f"""## How it was done
 
-{len(loss.methods)} methods, {len(loss.sets)} data sets, {splits} of each into rows to train (at most {protocol.max_train}{"; " + other if other else ""}), to validate and to
+{len(loss.methods)} methods, {len(loss.sets)} data sets, {splits} of each into
+rows to train (at most {protocol.max_train}{"; " + other if other else ""}), to validate and to
 test. On every split each method is given the same {protocol.n_draws} draws of learning rate
 ({low:g} to {high:g}), λ (0.1 to 10), minimum child weight (0.01 to 3){spread} depth (3 to 6), share
 of rows and share of columns (0.7 or 1), translated to its own names; at most {protocol.rounds}
