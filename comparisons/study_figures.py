@@ -158,7 +158,7 @@ def _sets(found: Findings) -> Figure:
     axes.imshow(np.log(ratios), cmap="RdBu_r", vmin=-0.35, vmax=0.35, aspect="auto")
     for i in range(n_methods):
         for j in range(n_sets):
-            strong = abs(np.log(ratios[i, j])) > 0.25
+            strong = abs(np.log(ratios[i, j])) > 0.2
             axes.text(j, i, f"{ratios[i, j]:.2f}", ha="center", va="center", fontsize=7.5,
                       color="white" if strong else "black")  # fmt: skip
     labels = [f"{n} ({k})" for n, k in zip(loss.sets, loss.n_classes, strict=True)]
