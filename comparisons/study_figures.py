@@ -151,12 +151,14 @@ def _sets(found: Findings) -> Figure:
     values = loss.by_set()
     ratios = (values / values[base])[order]
     n_methods, n_sets = ratios.shape
-    figure = Figure(figsize=(4.2 + 0.55 * n_sets, 2.2 + 0.3 * n_methods), layout="constrained")
+    figure = Figure(
+        figsize=(max(4.2 + 0.55 * n_sets, 10.5), 2.2 + 0.3 * n_methods), layout="constrained"
+    )
     axes = figure.add_subplot()
     axes.imshow(np.log(ratios), cmap="RdBu_r", vmin=-0.35, vmax=0.35, aspect="auto")
     for i in range(n_methods):
         for j in range(n_sets):
-            strong = abs(np.log(ratios[i, j])) > 0.25
+            strong = abs(np.log(ratios[i, j])) > 0.2
             axes.text(j, i, f"{ratios[i, j]:.2f}", ha="center", va="center", fontsize=7.5,
                       color="white" if strong else "black")  # fmt: skip
     labels = [f"{n} ({k})" for n, k in zip(loss.sets, loss.n_classes, strict=True)]

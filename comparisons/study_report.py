@@ -252,8 +252,8 @@ def _time_sections(found: Findings, name: str) -> list[str]:
         f"Each training is cut where it has used the processor time of the chosen training of "
         f"{BASELINE} on the same split; the draw and the round of the lowest validation loss by "
         "then are tested. Binning and the evaluation of two sets each round count for all. The "
-        "machine was busy, and on data this small the fixed cost of a round counts for much, so "
-        "this is rough; scikit-learn and ChimeraBoost do not tell the time of a round, which is "
+        "machine was busy, and on small data the fixed cost of a round counts for much, so this is "
+        "rough; scikit-learn and ChimeraBoost do not tell the time of a round, which is "
         "taken to be the same for all.",
         f"![Losses by processor time]({name}_time.svg)",
     ]

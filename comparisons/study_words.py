@@ -75,8 +75,9 @@ def _in_short(contrasts: Sequence[Contrast]) -> str:
     lower = sum(c.high < 1.0 for c in contrasts)
     higher = sum(c.low > 1.0 for c in contrasts)
     sure = sum(c.p < 0.05 for c in contrasts)
+    asked = f"{len(contrasts)} such comparison{'s' * (len(contrasts) > 1)}"
     return (
-        f"In short: of {len(contrasts)} such comparisons, full-Hessian splits are clearly better "
+        f"In short: of {asked}, full-Hessian splits are clearly better "
         f"in {lower} and clearly worse in {higher} by the interval, and {sure} remain at 5 % after "
         "the adjustment for several questions."
     )
@@ -138,9 +139,8 @@ def protocol_words(found: Findings, protocol: Protocol) -> str:
     """How it was done."""
     loss = found.loss
     per_set = np.isfinite(loss.values[0]).sum(axis=1)
-    splits = f"{per_set.min()}" if per_set.min() == per_set.max() else (
-        f"{per_set.min()} to {per_set.max()}"
-    )  # fmt: skip
+    count = " to ".join(str(n) for n in sorted({int(per_set.min()), int(per_set.max())}))
+    splits = f"{count} random stratified split{'s' * (count != '1')}"
     other = ", ".join(
         f"{n} for {name}" for name, n in protocol.other_rows.items() if name in loss.sets
     )
@@ -148,8 +148,8 @@ def protocol_words(found: Findings, protocol: Protocol) -> str:
     spread = ", spread evenly over these ranges," if protocol.even else ","
     return f"""## How it was done
 
-{len(loss.methods)} methods, {len(loss.sets)} data sets, {splits} random stratified splits of each
-into rows to train (at most {protocol.max_train}{"; " + other if other else ""}), to validate and to
+{len(loss.methods)} methods, {len(loss.sets)} data sets, {splits} of each into
+rows to train (at most {protocol.max_train}{"; " + other if other else ""}), to validate and to
 test. On every split each method is given the same {protocol.n_draws} draws of learning rate
 ({low:g} to {high:g}), λ (0.1 to 10), minimum child weight (0.01 to 3){spread} depth (3 to 6), share
 of rows and share of columns (0.7 or 1), translated to its own names; at most {protocol.rounds}
