@@ -14,14 +14,13 @@ __all__ = ["resolve_leaf_prior", "resolve_split_hessian"]
 logger = logging.getLogger("fullhess")
 
 # Scores up to which ``split_hessian="auto"`` searches splits with the full matrix. On one
-# thread, 20k × 30, a round in full took 1.9 times as long as with the diagonal at k=10,
-# 3.0 times at 16, 5.6 times at 26.
+# thread, 20k × 30, a round in full took 1.1 times as long as with the diagonal at k=5, 1.5
+# times at 7, 2.0 times at 10, 3.5 times at 16, 6.8 times at 26.
 FULL_SPLIT_MAX_OUTPUTS = 16
 
 # Scores up to which ``leaf_prior="auto"`` may be the path prior, which solves a k×k system for
-# every node where the ridge needs none beyond 20. On one thread, 4000 × 10, a round with it
-# took 2.4 times as long at k=26, 6 times at 60, 12 times at 120. Its losses have been
-# measured up to 26.
+# every node. On one thread, 4000 × 10, a round with it took 1.3 times as long as with the
+# ridge at k=26, 1.4 times at 60, 2.5 times at 120. Its losses have been measured up to 26.
 PATH_MAX_AUTO_OUTPUTS = 32
 
 
