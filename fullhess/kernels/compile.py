@@ -10,7 +10,7 @@ def kernel(function=None, *, allocates=False, **options):
 
     A kernel that makes no arrays of its own is compiled without reference counts: every
     array handed on and every view is otherwise counted by atomic instructions, which
-    took up to half the time of the split search. Those that do must say ``allocates``.
+    took 10 to 40 % of the time of the split search. Those that do must say ``allocates``.
 
     Numba refuses to cache when neither the package's directory nor the user's cache
     directory is writable; the kernel is then compiled anew in each process.
