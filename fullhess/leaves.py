@@ -42,7 +42,9 @@ MATRIX_MAX_OUTPUTS = 100
 PATH_MAX_OUTPUTS = 256
 MAX_STEPS = 200  # a handful is usual; saturated scores have taken close to a hundred
 MAX_GUESSES = 30  # steps without a proof of descent, before the leaf starts again with one
-CONVERGED_RANGE = 1e-4  # Newton squares the error: a last step of 1e-4 leaves about 1e-8
+# Newton squares the error: a last step below this leaves less than 1e-6 of a value of about
+# one (7 % to 80 % of the square where it was measured), before the learning rate.
+CONVERGED_RANGE = 1e-3
 _SUMS_BYTES = 256 * 2**20  # of packed Hessians held at once when leaves are independent
 
 
@@ -205,15 +207,19 @@ def _iterate(
     """Newton steps until no leaf moves; the leaves that still do.
 
     The first step may use the float32 statistics of the split search, since the next
-    ones repair its rounding; not so where a leaf may meet its bound at once.
+    ones repair its rounding; not so where a leaf may meet its bound at once. A guess may
+    also start from a diagonal curvature: with 26 classes that saved a third of all passes
+    over the rows, with 7 a sixth.
     """
-    layout = problem.objective.layout("full")
-    reuse = problem.split_hessian == "full" and not problem.is_bounded
     constrained = problem.params.is_constrained
+    first = problem.split_hessian
+    reuse = not (problem.is_bounded or constrained) and (guess or first == "full")
     for step_number in range(MAX_GUESSES if guess else MAX_STEPS):
-        if step_number == 0 and reuse and not constrained:
+        if step_number == 0 and reuse:
+            layout = problem.objective.layout(first)
             sums = split_sums(problem.grown.sums[active], layout)
         else:
+            layout = problem.objective.layout("full")
             sums = problem.evaluator.sums(active, x[active])
         move = direction(problem, layout, sums, active, x[active])
         if guess:

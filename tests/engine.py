@@ -15,6 +15,8 @@ from fullhess.curvature import Layout, LayoutName
 from fullhess.grower import Grower
 from fullhess.histograms import Block
 from fullhess.kernels.histogram import sum_rows
+from fullhess.kernels.rows import VECTOR
+from fullhess.kernels.softmax_leaves import pack_leaves
 from fullhess.kernels.splitting import SPLIT_FIELDS
 from fullhess.leaf_problem import DEFAULT_MAX_RANGE
 from fullhess.params import Params
@@ -141,3 +143,14 @@ class Search:
         value = node_value(self.g.sum(axis=0), self.H.sum(axis=0), self.params, None)
         found = all_splits(binned.codes, binned.binning, self.g, self.H, self.params, value, slack)
         return [c for c in found if c["feature"] == feature], value
+
+
+def packed_leaves(raw: Array, label: Array, weight: Array, begin: Array, end: Array) -> Any:
+    """The arguments of ``accumulate_leaves`` for runs of rows in their own order."""
+    lanes = -(-(end - begin) // VECTOR) * VECTOR
+    place = (np.cumsum(lanes) - lanes) * (raw.shape[1] + 1)
+    scores = np.full(lanes.sum() * (raw.shape[1] + 1), np.nan)
+    packed_label = np.empty(len(raw), np.int32)
+    rows = np.arange(len(raw), dtype=np.int32)
+    pack_leaves(raw, label, weight, rows, begin, end, place, scores, packed_label)
+    return scores, packed_label, begin, end, place

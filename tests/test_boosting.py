@@ -162,9 +162,9 @@ def test_a_signal_in_the_middle_of_kernels_leaves_a_usable_model() -> None:
     timer = threading.Timer(0.5, signal.pthread_kill, (main, signal.SIGINT))
     timer.start()
     with pytest.warns(UserWarning, match="interrupted"):
-        model = fullhess.train(params, binned, label, num_boost_round=100_000)
+        model = fullhess.train(params, binned, label, num_boost_round=5000)
     timer.join()
-    assert 0 < len(model) < 100_000
+    assert 0 < len(model) < 5000
     assert np.isfinite(model.predict(binned)).all()
 
 

@@ -8,7 +8,7 @@ from itertools import pairwise
 import naive
 import numpy as np
 import pytest
-from engine import boost, can_be_split, one_tree, oracle_params
+from engine import boost, can_be_split, one_tree, oracle_params, packed_leaves
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from naive import NaiveParams, Rows, node_solve
@@ -20,6 +20,7 @@ from fullhess.bins import BinnedMatrix
 from fullhess.kernels import softmax as kernels
 from fullhess.kernels.histogram import sum_rows
 from fullhess.kernels.leaves import newton_directions
+from fullhess.kernels.softmax_leaves import accumulate_leaves
 from fullhess.kernels.solve import DIAGONAL, LAPLACIAN, solve_node
 
 CURVATURES = ("full", *STAND_INS)
@@ -291,9 +292,9 @@ def test_true_hessian_finds_the_intercepts_in_four_iterations():
     raw, label = np.zeros((k, k)), np.arange(k, dtype=np.int32)
     x, step, path = np.zeros(k), np.empty(k), []
     gradient, edges = np.empty((1, k)), np.empty((1, k * (k - 1) // 2))
-    begin, end = np.array([0]), np.array([k])
+    packed = packed_leaves(raw, label, COUNTS, np.array([0]), np.array([k]))
     while excess(x) > 1e-6:
-        kernels.accumulate_leaves(raw, label, COUNTS, begin, end, x[None], gradient, edges)
+        accumulate_leaves(*packed, x[None], gradient, edges)
         sums = np.concatenate([[COUNTS.sum()], gradient[0], edges[0]])
         solve_node(LAPLACIAN, k, sums, np.zeros(k), 0.0, False, 0.0, step)
         x += step

@@ -128,7 +128,7 @@ def test_exact_leaf_inside_its_box_is_the_free_optimum(rows, lam):
     free = leaf_value(rows, NaiveParams(reg_lambda=lam))
     limit = 1.25 * np.abs(free).max() + 1e-3
     held = leaf_value(rows, NaiveParams(reg_lambda=lam, max_delta_step=limit))
-    np.testing.assert_allclose(held, free, atol=1e-7)
+    np.testing.assert_allclose(held, free, atol=2e-6)  # each is within 1e-6
 
 
 @given(seeds(), st.sampled_from([2, 3, 7, MANY]))

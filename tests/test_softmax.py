@@ -5,12 +5,13 @@ from __future__ import annotations
 import naive
 import numpy as np
 import pytest
+from engine import packed_leaves
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from naive import Rows, weighted_stats
 from strategies import SCORES, STAND_INS, WEIGHTS, make_rows, rows_of, seeds
 
-from fullhess.kernels import softmax as kernels
+from fullhess.kernels.softmax_leaves import accumulate_leaves
 from fullhess.objectives import CustomObjective, LeafRows, Softmax, SquaredError
 from fullhess.threads import Workers
 
@@ -44,9 +45,8 @@ def leaf_sums(rows: Rows, shift, begin=(0,), end=None):
     gradient = np.empty((len(begin), k))
     edges = np.empty((len(begin), k * (k - 1) // 2))
     shift = np.broadcast_to(np.asarray(shift, np.float64), (len(begin), k)).copy()
-    kernels.accumulate_leaves(
-        rows.raw, labels_of(rows), rows.weight, begin, end, shift, gradient, edges
-    )
+    packed = packed_leaves(rows.raw, labels_of(rows), rows.weight, begin, end)
+    accumulate_leaves(*packed, shift, gradient, edges)
     return gradient, edges
 
 

@@ -31,6 +31,11 @@ FLUSH_COUNT = 128
 ROUNDING = 2.0**-23  # of float32 cells, relative to their sizes
 PREFETCH_ROWS = 8  # rows ahead; 8 and 16 measured alike, none costs 30 % on scattered rows
 MAX_UNROLLED_VECTORS = 16  # wider rows use a loop at run time: unrolled code stops paying
+# Features whose cells a row is added to at once: the row stays in registers, and one branch
+# asks whether any of the cells is full. With one at a time an update took 1.2 to 1.35 times
+# as long. Rows are taken in tiles, which stay in the second-level cache from group to group.
+GROUP = 8
+TILE = 512
 
 _INT64 = ir.IntType(64)
 
@@ -97,6 +102,61 @@ def _store(builder, value, pointer, align):
 
 
 @intrinsic
+def _add_row_to_group(typingctx, cells, codes, stats, row, columns, bases, first, vectors):
+    """cells[bases[j] + codes[row, columns[j]]] += stats[row] for GROUP numbers j from first on.
+
+    Returns the largest count of those cells. cells and stats are (n, width) float32, columns
+    and bases uint64.
+    """
+
+    def codegen(context, builder, signature, args):
+        single, scope = ir.FloatType(), _cells_scope(builder)
+        width = _width(builder, signature.args[7], args[7])
+        source = row_pointer(context, builder, signature.args[2], args[2], args[3], width)
+        table, data, column_data, base_data = (
+            context.make_array(signature.args[a])(context, builder, args[a]) for a in (1, 0, 4, 5)
+        )
+        code_row = builder.mul(args[3], builder.extract_value(table.shape, 1))
+
+        def load(array, place):
+            value = builder.load(builder.gep(array.data, [place]))
+            value.set_metadata("noalias", scope)
+            return value
+
+        targets = []
+        for number in range(GROUP):
+            j = builder.add(args[6], ir.Constant(_INT64, number))
+            code = load(table, builder.add(code_row, load(column_data, j)))
+            cell = builder.add(load(base_data, j), builder.zext(code, _INT64))
+            targets.append(builder.gep(data.data, [builder.mul(cell, width)]))
+        heads = []
+
+        def add(offset, n):
+            term = _load_statistics(builder, _vector(builder, source, offset, single, n))
+            for target in targets:
+                pointer = _vector(builder, target, offset, single, n)
+                total = builder.fadd(_load(builder, pointer, 4), term)
+                _store(builder, total, pointer, 4)
+                heads.append(total)
+
+        _for_each_vector(builder, signature.args[7], args[7], add)
+        if isinstance(signature.args[7], types.BaseTuple):
+            most = _largest(builder, heads[:GROUP])
+            return builder.extract_element(most, ir.Constant(ir.IntType(32), 0))
+        return _largest(builder, [builder.load(target) for target in targets])
+
+    arrays = (cells, codes, stats, types.uint64, columns, bases, types.intp, vectors)
+    return types.float32(*arrays), codegen
+
+
+def _largest(builder, values):
+    most = values[0]
+    for value in values[1:]:
+        most = builder.select(builder.fcmp_ordered(">", most, value), most, value)
+    return most
+
+
+@intrinsic
 def _add_row(typingctx, cells, cell, stats, row, vectors):
     """cells[cell] += stats[row], both (n, width) float32; returns the cell's count."""
 
@@ -148,6 +208,15 @@ def _flush_cell(typingctx, carry, slot, cells, cell, vectors):
     return types.void(carry, types.intp, cells, types.intp, vectors), codegen
 
 
+@kernel
+def _prefetch_row(rows, r, stats, codes, column):
+    """Ask for a row some places ahead: its statistics, and its codes from ``column`` on."""
+    ahead = np.int64(rows[min(r + PREFETCH_ROWS, rows.shape[0] - 1)])
+    for line in range(0, stats.shape[1], 16):
+        prefetch(stats, ahead * stats.shape[1] + line)
+    prefetch(codes, ahead * codes.shape[1] + column)
+
+
 @kernel(allocates=True)
 def build_histogram(codes, rows, stats, features, cell_offsets, vectors, carry, out):
     """Sum the statistics of some rows into the cells of a block of features.
@@ -165,7 +234,6 @@ def build_histogram(codes, rows, stats, features, cell_offsets, vectors, carry, 
     """
     n = rows.shape[0]
     width = stats.shape[1]
-    n_columns = codes.shape[1]
     n_features = features.shape[0]
     # Unsigned numbers: Numba would test a signed index for being negative, every time.
     column = np.empty(n_features, np.uint64)
@@ -184,17 +252,30 @@ def build_histogram(codes, rows, stats, features, cell_offsets, vectors, carry, 
         base[j] = first
         slot[j] = used
         used += last - first
-    for r in range(n):
-        row = np.uint64(rows[r])
-        ahead = np.int64(rows[min(r + PREFETCH_ROWS, n - 1)])
-        for line in range(0, width, 16):
-            prefetch(stats, ahead * width + line)
-        prefetch(codes, ahead * n_columns + features[0])
-        for j in range(n_features):
-            code = np.uint64(codes[row, column[j]])
-            if _add_row(out, base[j] + code, stats, row, vectors) >= flush_count:
-                _flush_cell(carry, slot[j] + code, out, base[j] + code, vectors)
-                flushed = True
+    n_grouped = n_features // GROUP * GROUP
+    for start in range(0, n, TILE):
+        end = min(start + TILE, n)
+        for group in range(0, n_grouped, GROUP):
+            for r in range(start, end):
+                row = np.uint64(rows[r])
+                if group == 0:
+                    _prefetch_row(rows, r, stats, codes, features[0])
+                most = _add_row_to_group(out, codes, stats, row, column, base, group, vectors)
+                if most >= flush_count:
+                    flushed = True
+                    for j in range(group, group + GROUP):
+                        code = np.uint64(codes[row, column[j]])
+                        if out[base[j] + code, 0] >= flush_count:
+                            _flush_cell(carry, slot[j] + code, out, base[j] + code, vectors)
+        for r in range(start, end if n_grouped < n_features else start):
+            row = np.uint64(rows[r])
+            if n_grouped == 0:
+                _prefetch_row(rows, r, stats, codes, features[0])
+            for j in range(n_grouped, n_features):
+                code = np.uint64(codes[row, column[j]])
+                if _add_row(out, base[j] + code, stats, row, vectors) >= flush_count:
+                    _flush_cell(carry, slot[j] + code, out, base[j] + code, vectors)
+                    flushed = True
     if not flushed:
         return
     for j in range(n_features):

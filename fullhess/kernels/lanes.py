@@ -1,7 +1,7 @@
 """The k×k systems of many candidate children at once, one per lane.
 
-Candidates are gathered 32 at a time into one small array of rows × 64 lanes, the
-left children in the first 32 lanes, the right children in the others. The first
+Candidates are gathered 16 at a time into one small array of rows × 32 lanes, the
+left children in the first 16 lanes, the right children in the others. The first
 rows are those of a statistics row, transposed:
 
     row 0                count
@@ -40,6 +40,7 @@ from .rows import (
     LANES,
     VECTOR,
     add,
+    add_products,
     add_scalar,
     best_of_pairs,
     clip,
@@ -51,10 +52,12 @@ from .rows import (
     mul,
     mul_scalar,
     muladd,
+    muladd_rows,
     muladd_scalar,
     reciprocal,
     smaller,
     submul,
+    sum_rows,
     veto,
 )
 from .solve import (
@@ -118,9 +121,7 @@ def _eliminate_laplacian(lanes, k, q):
     for i in range(k - 1):
         row_i = edges + edge_index(i, i + 1, k)
         pivot = inverse + i
-        fill(lanes, pivot, pivot, 0.0)
-        for e in range(row_i, row_i + k - 1 - i):
-            add(lanes, pivot, pivot, e)
+        sum_rows(lanes, pivot, row_i, row_i, k - 1 - i)
         reciprocal(lanes, pivot, pivot, TINY)
         mul(lanes, factor, 1 + i, pivot)
         muladd(lanes, q, factor, 1 + i)
@@ -128,8 +129,7 @@ def _eliminate_laplacian(lanes, k, q):
             mul(lanes, factor, row_i + j - i - 1, pivot)
             muladd(lanes, 1 + j, factor, 1 + i)
             row_j = edges + edge_index(j, j + 1, k)
-            for l in range(j + 1, k):
-                muladd(lanes, row_j + l - j - 1, factor, row_i + l - i - 1)
+            muladd_rows(lanes, row_j, factor, row_i + j - i, k - 1 - j)
 
 
 @kernel
@@ -140,8 +140,7 @@ def _substitute_laplacian(lanes, k, q):
     fill(lanes, k, k, 0.0)
     for i in range(k - 2, -1, -1):
         row_i = edges + edge_index(i, i + 1, k)
-        for j in range(i + 1, k - 1):
-            muladd(lanes, 1 + i, row_i + j - i - 1, 1 + j)
+        add_products(lanes, 1 + i, row_i, 2 + i, k - 2 - i)
         mul(lanes, 1 + i, 1 + i, inverse + i)
 
 
@@ -182,12 +181,12 @@ def _substitute_dense(lanes, k, q):
 
 @kernel
 def _eliminate_diagonal(lanes, k, q):
-    fill(lanes, q, q, 0.0)
+    """Row q = g·(A+λI)⁻¹g; the curvature becomes the solution."""
     for j in range(k):
-        pivot = q - k + j
-        reciprocal(lanes, pivot, 1 + k + j, TINY)
-        mul(lanes, q + 1, 1 + j, pivot)
-        muladd(lanes, q, q + 1, 1 + j)
+        reciprocal(lanes, 1 + k + j, 1 + k + j, TINY)
+        mul(lanes, 1 + k + j, 1 + k + j, 1 + j)
+    fill(lanes, q, q, 0.0)
+    add_products(lanes, q, 1, 1 + k, k)
 
 
 @kernel
@@ -234,13 +233,12 @@ def _veto_light(lanes, settings, target):
     All lanes at once: a loop over candidates took longer than their solution.
     """
     first = 1 + settings.k
-    add_scalar(lanes, target, first, 0.0)
     if settings.layout == DENSE:
+        add_scalar(lanes, target, first, 0.0)
         for j in range(1, settings.k):
             add(lanes, target, target, first + packed_index(j, j, settings.k))
     else:
-        for entry in range(first + 1, first + settings.n_curvature):
-            add(lanes, target, target, entry)
+        sum_rows(lanes, target, first, first, settings.n_curvature)
     least = settings.min_child_weight * settings.k
     veto(lanes, target, target, 0.5 * least if settings.layout == LAPLACIAN else least)
     return best_of_pairs(lanes, target) == 0.0
@@ -318,7 +316,7 @@ def evaluate_chunk(lanes, n, settings, reg_lambda, center, shifted, needed):
         _substitute_dense(lanes, k, q)
     else:
         for j in range(k):
-            mul(lanes, 1 + j, 1 + j, q - k + j)
+            add_scalar(lanes, 1 + j, 1 + k + j, 0.0)
     _measure_ranges(lanes, k, q + 2, q + 3)
     if settings.max_delta_step > 0.0:
         centred = layout == LAPLACIAN

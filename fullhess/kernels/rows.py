@@ -15,7 +15,9 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-HALF = 32  # candidates in a chunk: k=10 takes 70 rows × 64 lanes × 4 B, 18 KB
+# Candidates in a chunk. 16 and 32 take the same time up to k=10 (70 rows × 32 lanes × 4 B,
+# 9 KB); at k=26 a chunk of 32 leaves the first-level cache, and took 1.6 times as long.
+HALF = 16
 LANES = 2 * HALF
 VECTOR = 8  # lanes of a transposed tile
 REGISTER_BITS = 512  # of one emitted instruction: a register of AVX-512, two of AVX
@@ -223,6 +225,122 @@ def dot(typingctx, lanes, a, b):
     return lanes.dtype(lanes, types.intp, types.intp), codegen
 
 
+def _for_each_row(emit):
+    """An intrinsic ``(lanes, target, a, b, n)`` that calls ``emit`` with what it needs to loop.
+
+    ``emit(builder, vector type, offsets, load, store, args)``: ``load(row, offset)`` and
+    ``store(value, row, offset)`` move the vector at an offset of a row.
+    """
+
+    @intrinsic
+    def operation(typingctx, lanes, target, a, b, n):
+        def codegen(context, builder, signature, args):
+            element = context.get_data_type(lanes.dtype)
+            vector = ir.VectorType(element, REGISTER_BITS // lanes.dtype.bitwidth)
+            align = lanes.dtype.bitwidth // 8
+            data = context.make_array(lanes)(context, builder, args[0]).data
+            width = ir.Constant(ir.IntType(64), LANES)
+
+            def place(row, v):
+                start = builder.add(builder.mul(row, width), ir.Constant(ir.IntType(64), v))
+                return builder.bitcast(builder.gep(data, [start]), vector.as_pointer())
+
+            def load(row, v):
+                return builder.load(place(row, v), align=align)
+
+            def store(value, row, v):
+                builder.store(value, place(row, v), align=align)
+
+            emit(builder, vector, range(0, LANES, vector.count), load, store, args[1:])
+            return context.get_dummy_value()
+
+        number = types.intp
+        return types.void(lanes, number, number, number, number), codegen
+
+    return operation
+
+
+def _emit_muladd_rows(builder, vector, offsets, load, store, args):
+    """lanes[target + i] += lanes[a] * lanes[b + i] for i < n, with row a in registers."""
+    target, a, b, n = args
+    factors = [load(a, v) for v in offsets]
+    with cgutils.for_range(builder, n) as loop:
+        row, source = (builder.add(first, loop.index) for first in (target, b))
+        for v, factor in zip(offsets, factors, strict=True):
+            total = _emit_muladd(builder, load(row, v), factor, load(source, v), vector)
+            store(total, row, v)
+
+
+def _emit_add_products(builder, vector, offsets, load, store, args):
+    """lanes[target] += Σ lanes[a + i] * lanes[b + i] over i < n, summed in registers.
+
+    Through memory each term would wait for the store of the one before.
+    """
+    target, a, b, n = args
+    sums = [cgutils.alloca_once(builder, vector) for _ in offsets]
+    for v, total in zip(offsets, sums, strict=True):
+        builder.store(load(target, v), total)
+    with cgutils.for_range(builder, n) as loop:
+        left, right = (builder.add(first, loop.index) for first in (a, b))
+        for v, total in zip(offsets, sums, strict=True):
+            factors = (load(left, v), load(right, v))
+            builder.store(_emit_muladd(builder, builder.load(total), *factors, vector), total)
+    for v, total in zip(offsets, sums, strict=True):
+        store(builder.load(total), target, v)
+
+
+def _emit_sum_rows(builder, vector, offsets, load, store, args):
+    """lanes[target] = Σ lanes[a + i] over i < n, n ≥ 1, summed in registers; b is not read."""
+    target, a, _, n = args
+    sums = [cgutils.alloca_once(builder, vector) for _ in offsets]
+    for v, total in zip(offsets, sums, strict=True):
+        builder.store(load(a, v), total)
+    one = ir.Constant(ir.IntType(64), 1)
+    with cgutils.for_range(builder, builder.sub(n, one)) as loop:
+        row = builder.add(builder.add(a, one), loop.index)
+        for v, total in zip(offsets, sums, strict=True):
+            builder.store(builder.fadd(builder.load(total), load(row, v)), total)
+    for v, total in zip(offsets, sums, strict=True):
+        store(builder.load(total), target, v)
+
+
+@intrinsic
+def weighted_dots(typingctx, lanes, a, weight, first, n, sums, entry):
+    """sums[entry + i, v] += Σ lanes[a] · lanes[weight] · lanes[first + i] for i < n.
+
+    sums is (m, VECTOR) of the dtype of the lanes, whose lane v goes to column v % VECTOR:
+    adding up the lanes each time would take longer than the products.
+    """
+
+    def codegen(context, builder, signature, args):
+        element = context.get_data_type(lanes.dtype)
+        vector = ir.VectorType(element, VECTOR)
+        align = lanes.dtype.bitwidth // 8
+        data = context.make_array(lanes)(context, builder, args[0]).data
+        totals = context.make_array(sums)(context, builder, args[5]).data
+        width, step = (ir.Constant(ir.IntType(64), size) for size in (LANES, VECTOR))
+
+        def load(row, v):
+            place = builder.add(builder.mul(row, width), ir.Constant(ir.IntType(64), v))
+            pointer = builder.bitcast(builder.gep(data, [place]), vector.as_pointer())
+            return builder.load(pointer, align=align)
+
+        offsets = range(0, LANES, VECTOR)
+        factors = [builder.fmul(load(args[1], v), load(args[2], v)) for v in offsets]
+        with cgutils.for_range(builder, args[4]) as loop:
+            row = builder.add(args[3], loop.index)
+            place = builder.mul(builder.add(args[6], loop.index), step)
+            pointer = builder.bitcast(builder.gep(totals, [place]), vector.as_pointer())
+            total = builder.load(pointer, align=align)
+            for v, factor in zip(offsets, factors, strict=True):
+                total = _emit_muladd(builder, total, factor, load(row, v), vector)
+            builder.store(total, pointer, align=align)
+        return context.get_dummy_value()
+
+    number = types.intp
+    return types.void(lanes, number, number, number, number, sums, number), codegen
+
+
 @intrinsic
 def best_of_pairs(typingctx, lanes, row):
     """The largest sum of a left child's entry and its right child's; NaN is passed over."""
@@ -252,6 +370,9 @@ def best_of_pairs(typingctx, lanes, row):
     return types.float64(lanes, types.intp), codegen
 
 
+muladd_rows = _for_each_row(_emit_muladd_rows)
+add_products = _for_each_row(_emit_add_products)
+sum_rows = _for_each_row(_emit_sum_rows)
 add = _row_operation(lambda builder, t, a, b, v: builder.fadd(a, b), False)
 mul = _row_operation(lambda builder, t, a, b, v: builder.fmul(a, b), False)
 muladd = _row_operation(_emit_muladd, False)  # target += a * b

@@ -1,4 +1,4 @@
-"""Softmax: statistics rows, losses, and the sums of a leaf at shifted scores.
+"""Softmax: statistics rows and losses.
 
 Rows are handled in blocks: their scores are copied, shifted by the row's maximum
 and exponentiated as one flat array, which vectorises (``_exp_flat``; libm's exp
@@ -19,7 +19,6 @@ from .rows import (
     VECTOR,
     add,
     add_scalar,
-    dot,
     exp_difference,
     fill,
     larger,
@@ -144,7 +143,7 @@ def write_statistics(raw, label, weight, rows, curvature, out):
     k = raw.shape[1]
     width = out.shape[1]
     first = k + EXTRA_ROWS  # lanes of the statistics
-    lanes = _new_block(first + width)
+    lanes = new_block(first + width)
     own = np.empty(BLOCK, np.int32)
     for column in range(width):
         fill(lanes, first + column, first + column, 1.0 if column == 0 else 0.0)
@@ -156,11 +155,11 @@ def write_statistics(raw, label, weight, rows, curvature, out):
                 lanes[j, r] = raw[row, j]
             lanes[k + WEIGHT, r] = weight[row]
             own[r] = label[row]
-        _clear_behind(lanes, k, n)
-        _exponentiate(lanes, k)
+        clear_behind(lanes, k, n)
+        exponentiate(lanes, k)
         if curvature in (UPPER_BOUND, DIAGONAL_EXACT, SCALED_DIAGONAL):
             _sum_others(lanes, k, first + 1 + k)
-        _normalise(lanes, k, n, own)
+        normalise(lanes, k, n, own)
         for r in range(n):
             lanes[own[r], r] = lanes[k + OWN, r]
         for j in range(k):
@@ -257,42 +256,8 @@ def pack_rows(raw, label, weight, rows, raw_out, label_out, weight_out):
         weight_out[r] = weight[row]
 
 
-@kernel(allocates=True)
-def accumulate_leaves(raw, label, weight, begin, end, shift, gradient, edges):
-    """Gradients and Laplacians of runs of packed rows, each at its shifted scores.
-
-    Parameters
-    ----------
-    raw, label, weight : packed rows (``pack_rows``).
-    begin, end : (m,) int64 bounds of the runs.
-    shift : (m, k) float64, added to the scores of a run.
-    gradient : (m, k) float64, output.
-    edges : (m, k(k-1)/2) float64, output.
-    """
-    k = raw.shape[1]
-    lanes = _new_block(k + EXTRA_ROWS)
-    for run in range(begin.shape[0]):
-        g = gradient[run]
-        edge = edges[run]
-        for j in range(k):
-            g[j] = 0.0
-        for e in range(edge.shape[0]):
-            edge[e] = 0.0
-        for start in range(begin[run], end[run], BLOCK):
-            n = min(BLOCK, end[run] - start)
-            _load_block(raw, weight, start, n, shift[run], lanes)
-            _exponentiate(lanes, k)
-            _accumulate_gradient(lanes, k, n, label[start : start + n], g)
-            e = 0
-            for i in range(k - 1):
-                mul(lanes, k + SCRATCH, i, k + WEIGHT)
-                for j in range(i + 1, k):
-                    edge[e] += dot(lanes, k + SCRATCH, j)
-                    e += 1
-
-
 @kernel(allocates=True, inline="always")  # nobody counts the references of what is returned
-def _new_block(n_rows):
+def new_block(n_rows):
     """Lanes (n_rows, BLOCK) float64 that begin at a cache line."""
     size = n_rows * BLOCK
     memory = np.empty(size + 8)
@@ -301,20 +266,7 @@ def _new_block(n_rows):
 
 
 @kernel
-def _load_block(raw, weight, start, n, shift, lanes):
-    """Scores of n rows, one class after the other, and their weights; zeros up to BLOCK."""
-    k = raw.shape[1]
-    for r in range(n):
-        for j in range(k):
-            lanes[j, r] = raw[start + r, j]
-        lanes[k + WEIGHT, r] = weight[start + r]
-    _clear_behind(lanes, k, n)
-    for j in range(k):
-        add_scalar(lanes, j, j, shift[j])
-
-
-@kernel
-def _clear_behind(lanes, k, n):
+def clear_behind(lanes, k, n):
     """Zeros for the scores and weights of lanes that no row uses."""
     for r in range(n, BLOCK):
         for j in range(k):
@@ -323,7 +275,7 @@ def _clear_behind(lanes, k, n):
 
 
 @kernel
-def _exponentiate(lanes, k):
+def exponentiate(lanes, k):
     """Scores become exp(score - the row's largest)."""
     top = k + SCRATCH
     add_scalar(lanes, top, 0, 0.0)
@@ -334,7 +286,7 @@ def _exponentiate(lanes, k):
 
 
 @kernel
-def _normalise(lanes, k, n, label):
+def normalise(lanes, k, n, label):
     """Exponentials become probabilities, but for those of the rows' own classes.
 
     A row's own class is set aside (row OWN, zero in its place) while the others are
@@ -354,14 +306,3 @@ def _normalise(lanes, k, n, label):
     mul(lanes, own, own, inverse)
     for j in range(k):
         mul(lanes, j, j, inverse)
-
-
-@kernel
-def _accumulate_gradient(lanes, k, n, label, out):
-    """Exponentials become probabilities, and out (k,) grows by the rows' gradients."""
-    _normalise(lanes, k, n, label)
-    for j in range(k):
-        out[j] += dot(lanes, j, k + WEIGHT)
-    for r in range(n):
-        out[label[r]] -= lanes[k + WEIGHT, r] * lanes[k + OTHERS, r]
-        lanes[label[r], r] = lanes[k + OWN, r]

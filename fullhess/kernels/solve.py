@@ -19,6 +19,7 @@ import math
 import numpy as np
 
 from .compile import kernel
+from .simd import add_scaled
 
 LAPLACIAN = 0
 DENSE = 1
@@ -48,9 +49,13 @@ def heaviest_class(edges, k):
     most = -1.0
     for j in range(k - 1, -1, -1):
         degree = 0.0
-        for i in range(k):
-            if i != j:
-                degree += edges[edge_index(min(i, j), max(i, j), k)]
+        entry = j - 1  # of edge (0, j)
+        for i in range(j):
+            degree += edges[entry]
+            entry += k - 2 - i
+        entry = edge_index(j, j + 1, k)
+        for i in range(k - 1 - j):
+            degree += edges[entry + i]
         if degree > most:
             best = j
             most = degree
@@ -103,8 +108,7 @@ def solve_laplacian(edges, b, reg_lambda, x):
             factor = edges[row_i + j - i - 1] * inverse
             b[j] += factor * b[i]
             row_j = edge_index(j, j + 1, k)
-            for l in range(j + 1, k):
-                edges[row_j + l - j - 1] += factor * edges[row_i + l - i - 1]
+            add_scaled(edges, row_j, row_i + j - i, k - 1 - j, factor)
     x[k - 1] = 0.0
     mean = 0.0
     for i in range(k - 2, -1, -1):
@@ -145,8 +149,7 @@ def solve_dense(packed, b, reg_lambda, x):
             factor = packed[row_i + j - i] * inverse
             b[j] -= factor * b[i]
             row_j = packed_index(j, j, k)
-            for l in range(j, k):
-                packed[row_j + l - j] -= factor * packed[row_i + l - i]
+            add_scaled(packed, row_j, row_i + j - i, k - j, -factor)
     for i in range(k - 1, -1, -1):
         row_i = packed_index(i, i, k)
         total = b[i]

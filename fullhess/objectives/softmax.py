@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,9 @@ from numpy.typing import NDArray
 from ..curvature import Layout
 from ..kernels import softmax as kernels
 from ..kernels.many_classes import solve_leaf_by_products
+from ..kernels.rows import VECTOR
+from ..kernels.softmax_leaves import accumulate_leaves, pack_leaves
+from ..memory import aligned_empty
 from ..threads import Workers
 from .base import LeafEvaluator, LeafRows, Objective, Sums, row_tasks
 
@@ -114,67 +118,100 @@ class Softmax(Objective):
 class _PackedLeaves(LeafEvaluator):
     """Rows copied leaf by leaf once, so that every pass reads memory in order."""
 
-    def __init__(
-        self,
-        objective: Softmax,
-        raw: NDArray[Any],
-        label: NDArray[Any],
-        weight: NDArray[np.float64],
-        leaves: LeafRows,
-        workers: Workers,
-    ) -> None:
-        super().__init__(objective, raw, label, weight, leaves, workers)
-        rows = leaves.rows
-        packed = np.empty((len(rows), raw.shape[1]), raw.dtype)
-        self._packed = (packed, np.empty(len(rows), label.dtype), np.empty(len(rows)))
-        bounds = row_tasks(len(rows), workers)
+    @cached_property
+    def _runs(self) -> NDArray[np.int64]:
+        """(4, m) leaf, first row, end, place of runs of rows: they depend on the leaf alone, so
+        that every sum is the same for any number of threads.
+        """
+        k = self.objective.n_outputs
+        # With many classes the sums of a run are themselves large.
+        size = max(_ROWS_PER_RUN, 16 * self.objective.layout("full").n_curvature)
+        size = -(-size // kernels.BLOCK) * kernels.BLOCK
+        leaf, begin, end = np.array(
+            [
+                (leaf, start, min(start + size, stop))
+                for leaf, (first, stop) in enumerate(
+                    zip(self.leaves.begin, self.leaves.end, strict=True)
+                )
+                for start in range(first, stop, size)
+            ],
+            np.int64,
+        ).T
+        lanes = -(-(end - begin) // VECTOR) * VECTOR
+        place = (np.cumsum(lanes) - lanes) * (k + 1)
+        return np.stack([leaf, begin, end, place])
+
+    @cached_property
+    def _blocks(self) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
+        """Scores and weights in blocks, and labels (``pack_leaves``)."""
+        _, begin, end, place = self._runs
+        lanes = -(-(end[-1] - begin[-1]) // VECTOR) * VECTOR
+        scores = aligned_empty((place[-1] + lanes * (self.objective.n_outputs + 1),), np.float64)
+        label = np.empty(len(self.leaves.rows), np.int32)
+        tasks = _even_tasks(end - begin, 2 * self.workers.n_threads)
 
         def pack(task: int) -> None:
-            part = slice(bounds[task], bounds[task + 1])
-            out = (array[part] for array in self._packed)
-            kernels.pack_rows(raw, label, weight, rows[part], *out)
+            part = slice(tasks[task], tasks[task + 1])
+            pack_leaves(
+                self.raw, self.label, self.weight, self.leaves.rows, begin[part], end[part],
+                place[part], scores, label,
+            )  # fmt: skip
 
-        workers.run(len(bounds) - 1, pack)
+        self.workers.run(len(tasks) - 1, pack)
+        return scores, label
 
     def sums(self, active: NDArray[Any], shift: NDArray[np.float64]) -> Sums:
-        m = self.objective.layout("full").n_curvature
-        # Runs depend on the leaf alone, so that every sum is the same for any number
-        # of threads; with many classes the sums themselves are large.
-        size = max(_ROWS_PER_RUN, 16 * m)
-        runs = [
-            (position, start, min(start + size, self.leaves.end[leaf]))
-            for position, leaf in enumerate(active)
-            for start in range(self.leaves.begin[leaf], self.leaves.end[leaf], size)
-        ]
-        owner, begin, end = np.array(runs, np.int64).T.copy()
+        position = np.full(len(self.leaves), -1)
+        position[active] = np.arange(len(active))
+        owner = position[self._runs[0]]
+        used = np.argsort(owner, kind="stable")[(owner < 0).sum() :]
+        owner, begin, end, place = (bound[used] for bound in (owner, *self._runs[1:]))
         moves = shift[owner]
-        gradient = np.empty((len(runs), shift.shape[1]))
-        edges = np.empty((len(runs), m))
+        gradient = np.empty((len(owner), shift.shape[1]))
+        edges = np.empty((len(owner), self.objective.layout("full").n_curvature))
         tasks = _even_tasks(end - begin, 4 * self.workers.n_threads)
 
         def accumulate(task: int) -> None:
             part = slice(tasks[task], tasks[task + 1])
-            kernels.accumulate_leaves(
-                *self._packed, begin[part], end[part], moves[part], gradient[part], edges[part]
-            )
+            accumulate_leaves(
+                *self._blocks, begin[part], end[part], place[part], moves[part], gradient[part],
+                edges[part],
+            )  # fmt: skip
 
+        self._blocks  # noqa: B018 (packed here, not by several threads at once)
         self.workers.run(len(tasks) - 1, accumulate)
-        if len(runs) == len(active):
+        if len(owner) == len(active):
             return gradient, edges
         first = np.searchsorted(owner, np.arange(len(active)))
         return np.add.reduceat(gradient, first), np.add.reduceat(edges, first)
+
+    def _packed_rows(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float64]]:
+        """Scores, labels and weights in the order of the leaves."""
+        rows = self.leaves.rows
+        packed = np.empty((len(rows), self.raw.shape[1]), self.raw.dtype)
+        arrays = (packed, np.empty(len(rows), self.label.dtype), np.empty(len(rows)))
+        bounds = row_tasks(len(rows), self.workers)
+
+        def pack(task: int) -> None:
+            part = slice(bounds[task], bounds[task + 1])
+            out = (array[part] for array in arrays)
+            kernels.pack_rows(self.raw, self.label, self.weight, rows[part], *out)
+
+        self.workers.run(len(bounds) - 1, pack)
+        return arrays
 
     def solve_by_products(
         self, reg_lambda: float, max_steps: int, damped: bool, max_size: float, by_range: bool
     ) -> NDArray[np.float64] | None:
         begin, end = self.leaves.begin, self.leaves.end
         values = np.empty((len(begin), self.objective.n_outputs))
+        packed = self._packed_rows()
         largest_first = np.argsort(begin - end, kind="stable")
 
         def solve(task: int) -> None:
             leaf = largest_first[task]
             solve_leaf_by_products(
-                *self._packed, begin[leaf], end[leaf],
+                *packed, begin[leaf], end[leaf],
                 reg_lambda, max_steps, damped, max_size, by_range, values[leaf],
             )  # fmt: skip
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
+from engine import packed_leaves
 
 from fullhess.bins import BinnedMatrix
 from fullhess.boosting import train
@@ -19,7 +20,7 @@ from fullhess.ensemble import Ensemble
 from fullhess.kernels.histogram import build_histogram, row_vectors
 from fullhess.kernels.lanes import SplitSettings, new_lanes
 from fullhess.kernels.partition import partition_rows
-from fullhess.kernels.softmax import accumulate_leaves
+from fullhess.kernels.softmax_leaves import accumulate_leaves
 from fullhess.kernels.splitting import SPLIT_FIELDS, find_best_splits, new_buffers
 from fullhess.objectives import Softmax
 from fullhess.threads import Workers
@@ -136,10 +137,8 @@ def test_accumulate_leaves(node, benchmark):
     end = np.minimum(begin + N_ROWS // 32, N_ROWS)
     gradient = np.empty((len(begin), k))
     edges = np.empty((len(begin), k * (k - 1) // 2))
-    benchmark(
-        accumulate_leaves, node.raw, node.label, np.ones(N_ROWS), begin, end,
-        np.zeros((len(begin), k)), gradient, edges,
-    )  # fmt: skip
+    packed = packed_leaves(node.raw, node.label, np.ones(N_ROWS), begin, end)
+    benchmark(accumulate_leaves, *packed, np.zeros((len(begin), k)), gradient, edges)
     np.testing.assert_allclose(
         gradient.sum(axis=0), node.stats[:, 1 : 1 + k].sum(axis=0, dtype=np.float64), atol=0.02
     )
