@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import importlib
+import os
 import pkgutil
+import subprocess
+import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,7 +17,7 @@ from numba.core.errors import NumbaError
 
 import fullhess
 from fullhess import kernels
-from fullhess.kernels.compile import kernel
+from fullhess.kernels.compile import SOURCES, kernel
 
 
 def all_kernels():
@@ -67,3 +71,38 @@ def test_training_again_and_again_keeps_no_memory(rng):
     run(5)
     before = run(5)  # kilobytes on Linux, bytes on macOS: a ratio serves both
     assert run(60) < 1.1 * before
+
+
+def test_cached_code_is_that_of_all_present_sources():
+    """Numba alone would load code that has the constants of another, changed file inlined."""
+    for name, dispatcher in all_kernels():
+        assert dispatcher._cache._cache_file._source_stamp[1] == SOURCES, name
+
+
+def test_a_change_in_another_file_makes_cached_code_obsolete(tmp_path):
+    program = (
+        "from package.one import total; print(total(2.0), sum(total.stats.cache_hits.values()))"
+    )
+    package = tmp_path / "package"
+    package.mkdir()
+    sources = Path(kernels.__path__[0])
+    (package / "__init__.py").touch()
+    (package / "compile.py").write_text((sources / "compile.py").read_text())
+    (package / "one.py").write_text(
+        "from .compile import kernel\nfrom .two import SIZE\n\n"
+        "@kernel\ndef total(x):\n    return SIZE * x\n"
+    )
+    answers = []
+    for size in (3.0, 3.0, 4.0):
+        (package / "two.py").write_text(f"SIZE = {size}\n")
+        answers.append(
+            subprocess.run(
+                [sys.executable, "-c", program],
+                cwd=tmp_path,
+                env={**os.environ, "NUMBA_CACHE_DIR": str(tmp_path / "cache")},
+                capture_output=True,
+                text=True,
+                check=True,
+            ).stdout.split()
+        )
+    assert answers == [["6.0", "0"], ["6.0", "1"], ["8.0", "0"]]

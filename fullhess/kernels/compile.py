@@ -2,7 +2,21 @@
 
 from __future__ import annotations
 
+import hashlib
+from pathlib import Path
+
 from numba import njit
+
+
+def _digest_of_sources():
+    """Of all kernels together: they call each other across files."""
+    digest = hashlib.sha256()
+    for source in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(source.name.encode() + b"\0" + source.read_bytes())
+    return digest.hexdigest()
+
+
+SOURCES = _digest_of_sources()
 
 
 def kernel(function=None, *, allocates=False, **options):
@@ -20,8 +34,21 @@ def kernel(function=None, *, allocates=False, **options):
 
     def compile_(function):
         try:
-            return njit(nogil=True, cache=True, **options)(function)
-        except RuntimeError:  # no locator available
+            cached = njit(nogil=True, cache=True, **options)(function)
+            _stamp(cached)
+        except (RuntimeError, AttributeError):  # no locator available, another Numba
             return njit(nogil=True, **options)(function)
+        return cached
 
     return compile_ if function is None else compile_(function)
+
+
+def _stamp(dispatcher):
+    """Let a change of any kernel's file make the cached code obsolete.
+
+    Numba looks at the file of the kernel itself. Code that has the sizes of buffers
+    from another file inlined would be used again after these have changed, as by an
+    update of the package, and write beyond their ends.
+    """
+    index = dispatcher._cache._cache_file
+    index._source_stamp = (index._source_stamp, SOURCES)
