@@ -11,14 +11,27 @@ import numpy as np
 from .libraries import Method, Settings
 
 __all__ = [
-    "BASELINE", "FURTHER_DATA", "OWN", "PEERS", "PLANS", "Plan", "Protocol", "draws", "full_name",
+    "BASELINE", "FULL", "FURTHER_DATA", "MAX_FULL", "OWN", "PEERS", "PLANS", "Plan", "Protocol",
+    "draws", "for_classes", "full_name",
 ]  # fmt: skip
 
 FULL = "diag(p) − ppᵀ"
 
 
+MAX_FULL = 16  # classes up to which a row that says so splits by the full matrix
+
+
 def _own(name: str, splits: str = FULL, leaves: str = "exact", **params: Any) -> tuple[str, Method]:
+    if splits == FULL:
+        params.setdefault("split_hessian", "full")
     return "fullhess", Method(name, f"splits {splits}, leaves {leaves}", params)
+
+
+def for_classes(method: Method, n_classes: int) -> Method:
+    """The method as it is trained with so many classes."""
+    if n_classes <= MAX_FULL or method.params.get("split_hessian") != "full":
+        return method
+    return replace(method, params={**method.params, "split_hessian": "diagonal"})
 
 
 def _steps(hessian: str, **params: Any) -> dict[str, Any]:
@@ -43,10 +56,9 @@ def _stand_in(formula: str, hessian: str) -> tuple[tuple[str, Method], tuple[str
 
 # A factor at a time. Priors are spelled out, whatever the default is: with the full Hessian it
 # is the path unless a name says "ridge", with a stand-in the ridge unless it says "path prior".
-# ``split_hessian`` is left at "auto" where a row says "full", so with more than 16 classes
-# splits are diagonal.
+# With more than MAX_FULL classes splits are diagonal where a row says "full".
 OWN = (
-    _exact("default"),
+    _exact("full splits"),
     _exact("ridge", prior="ridge"),
     _exact("quadratic gain", split_gain="quadratic"),
     _exact("ridge, quadratic gain", prior="ridge", split_gain="quadratic"),
@@ -183,8 +195,8 @@ PLANS = {
             other_rows={"covertype": 20_000}, learning_rate=(0.1, 0.3),
         ),
         ("pendigits", "poker", "shuttle", "covertype", "letter"),
-        ("XGBoost vector leaves", "LightGBM tree per class", "fullhess default", "fullhess ridge",
-         "fullhess quadratic gain", "fullhess p(1−p) splits"),
+        ("XGBoost vector leaves", "LightGBM tree per class", "fullhess full splits",
+         "fullhess ridge", "fullhess quadratic gain", "fullhess p(1−p) splits"),
     ),
     "quick": Plan(
         "study_quick",

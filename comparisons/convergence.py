@@ -38,10 +38,11 @@ COLUMNS = (
 )  # fmt: skip
 KEY = ("data", "method", "version", "rounds", "reg_lambda", "learning_rate")
 _STEP = {"leaf_solver": "newton", "split_gain": "quadratic"}
+_FULL = {"split_hessian": "full"}
 METHODS = (
-    ("fullhess", Method("default", "diag(p) − ppᵀ")),
-    ("fullhess", Method("ridge", "diag(p) − ppᵀ", {"leaf_prior": "ridge"})),
-    ("fullhess", Method("full, Newton step", "diag(p) − ppᵀ", {"hessian": "full", **_STEP})),
+    ("fullhess", Method("full splits", "diag(p) − ppᵀ", _FULL)),
+    ("fullhess", Method("ridge", "diag(p) − ppᵀ", {"leaf_prior": "ridge", **_FULL})),
+    ("fullhess", Method("full, Newton step", "diag(p) − ppᵀ", {**_STEP, **_FULL})),
     ("fullhess", Method("p(1−p)", "p(1−p)", {"hessian": "diagonal", **_STEP})),
     ("XGBoost", Method("2p(1−p)", "2p(1−p)", {"multi_strategy": "multi_output_tree"})),
     ("XGBoost", Method("|p−y|", "|p − y|", {"multi_strategy": "multi_output_tree"})),

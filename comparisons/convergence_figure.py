@@ -15,7 +15,7 @@ from .plots import PALETTE, clean, heading, save
 __all__ = ["draw"]
 
 _STYLES: dict[str, dict[str, Any]] = {
-    "fullhess default": {"color": PALETTE["blue"], "linewidth": 2.8, "zorder": 6},
+    "fullhess full splits": {"color": PALETTE["blue"], "linewidth": 2.8, "zorder": 6},
     "fullhess ridge": {"color": PALETTE["sky"], "linewidth": 2.8, "zorder": 5},
     "fullhess full, Newton step": {"color": PALETTE["pink"]},
     "fullhess p(1−p)": {"color": PALETTE["brown"]},

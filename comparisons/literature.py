@@ -49,7 +49,7 @@ SMALL_SETS = {
     "pendigits": "official split (UCI)",
     "optdigits": "official split (UCI)",
     "shuttle": "official split (Statlog)",
-    "letter": "official split (UCI); 26 classes, so splits of the default are diagonal",
+    "letter": "official split (UCI); 26 classes, so all splits are diagonal",
     "poker": _HANDS,
 }
 LARGE_SETS = {

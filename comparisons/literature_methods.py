@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 import fullhess
 
+from .contenders import MAX_FULL
+
 __all__ = ["METHODS", "Contender", "Official", "Plan", "available", "wrong_rows"]
 
 MAX_BIN = 255
@@ -65,14 +67,21 @@ class Contender:
 
 
 METHODS = {
-    "default": Contender("the defaults of fullhess, with the path prior", "fullhess"),
-    "ridge": Contender("`leaf_prior=\"ridge\"`", "fullhess", {"leaf_prior": "ridge"}),
+    "full splits": Contender(
+        f"`split_hessian=\"full\"` up to {MAX_FULL} classes, exact leaves, path prior", "fullhess",
+        {"split_hessian": "full"},
+    ),
+    "ridge": Contender(
+        "the same with `leaf_prior=\"ridge\"`", "fullhess",
+        {"split_hessian": "full", "leaf_prior": "ridge"},
+    ),
     "diagonal splits": Contender(
-        "`split_hessian=\"diagonal\"`, exact full-Hessian leaves", "fullhess",
-        {"split_hessian": "diagonal"},
+        "the defaults of fullhess with more than 5 classes: `split_hessian=\"diagonal\"`, exact "
+        "full-Hessian leaves, path prior", "fullhess", {"split_hessian": "diagonal"},
     ),
     "no penalty": Contender(
-        "`reg_lambda=0`, which leaves no prior", "fullhess", {"reg_lambda": 0.0}
+        "full splits with `reg_lambda=0`, which leaves no prior", "fullhess",
+        {"split_hessian": "full", "reg_lambda": 0.0},
     ),
     "rule of VTLogitBoost": Contender(
         "the diagonal p(1−p) in splits and Newton leaves, `reg_lambda=0`, values within ±5",
@@ -96,7 +105,10 @@ def available() -> tuple[list[str], list[str]]:
 def wrong_rows(official: Official, name: str, plan: Plan) -> tuple[str, list[int]]:
     """Train once; the library's version and the wrong test rows after each of ``plan.rounds``."""
     method = METHODS[name]
-    version, labels = _TRAINERS[method.module](official, method.params, plan)
+    params = dict(method.params)
+    if official.n_classes > MAX_FULL and params.get("split_hessian") == "full":
+        params["split_hessian"] = "diagonal"
+    version, labels = _TRAINERS[method.module](official, params, plan)
     return version, [int((labels(n) != official.y_test).sum()) for n in plan.rounds]
 
 

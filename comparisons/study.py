@@ -24,6 +24,7 @@ from .contenders import (
     Plan,
     Protocol,
     draws,
+    for_classes,
     full_name,
 )
 from .data import Parts
@@ -241,6 +242,7 @@ def search(
     """
     settings = draws(protocol, seed)
     problem = parts.problem
+    method = for_classes(method, problem.n_classes)
     _train(module, parts, replace(settings[0], rounds=2), method)  # whatever is compiled, is now
     runs, seconds = [], []
     for draw in settings:

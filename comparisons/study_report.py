@@ -9,8 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
+from fullhess.auto import FULL_SPLIT_MAX_OUTPUTS
+
 from . import splits
-from .contenders import BASELINE, OWN, PEERS, PLANS, Plan, full_name
+from .contenders import BASELINE, FULL, MAX_FULL, OWN, PEERS, PLANS, Plan, full_name
 from .report import markdown_table
 from .study_stats import (
     Contrast,
@@ -22,7 +24,7 @@ from .study_stats import (
     steady_sets,
     tabulate,
 )
-from .study_time import equal_time, time_curves, time_words, timed_duels
+from .study_time import DEFAULT, equal_time, time_curves, time_words, timed_duels
 from .study_words import answer, protocol_words
 
 __all__ = ["QUESTIONS", "Findings", "belongs", "find", "report_text", "write_report"]
@@ -33,15 +35,18 @@ MEASURES = (
     "rises", "search_rises", "equal_time_loss",
 )  # fmt: skip
 CURVATURE = {full_name(library, method): method.curvature for library, method in (*PEERS, *OWN)}
-MAX_FULL = 16  # classes up to which split_hessian="auto" is the full matrix
+FULL_SPLITS, DIAGONAL_SPLITS = "fullhess full splits", "fullhess p(1−p) splits"
+CURVATURE[DEFAULT] = (
+    f"splits {FULL} up to {FULL_SPLIT_MAX_OUTPUTS} classes, p(1−p) beyond, leaves exact"
+)
 
 
 @dataclass(frozen=True)
 class Question:
     """Two methods of ours that differ in one thing.
 
-    ``splits`` marks questions about splits. They are asked of data sets of at most 16
-    classes, since the default splits by the diagonal beyond.
+    ``splits`` marks questions about splits. They are asked of data sets of at most MAX_FULL
+    classes, since all methods split by the diagonal beyond.
     """
 
     text: str
@@ -54,7 +59,7 @@ QUESTIONS = (
     Question("full-Hessian instead of 2p(1−p) splits, exact leaves, path prior",
              "quadratic gain", "2p(1−p) splits", True),
     Question("full-Hessian instead of p(1−p) splits, exact leaves, path prior",
-             "default", "p(1−p) splits", True),
+             "full splits", "p(1−p) splits", True),
     Question("full-Hessian instead of 2p(1−p) splits, exact leaves, ridge",
              "ridge, quadratic gain", "2p(1−p) splits, ridge", True),
     Question("full-Hessian instead of p(1−p) splits, exact leaves, ridge",
@@ -67,12 +72,12 @@ QUESTIONS = (
              "2p(1−p) splits, Newton step, ridge", "2p(1−p)"),
     Question("exact leaves instead of one full step, ridge",
              "ridge, quadratic gain", "Newton step, ridge"),
-    Question("exact leaves instead of one damped step, path prior", "default", "damped step"),
+    Question("exact leaves instead of one damped step, path prior", "full splits", "damped step"),
     Question("exact leaves instead of one 2p(1−p) step, 2p(1−p) splits, ridge",
              "2p(1−p) splits, ridge", "2p(1−p)"),
-    Question("guaranteed instead of quadratic gain, path prior", "default", "quadratic gain"),
+    Question("guaranteed instead of quadratic gain, path prior", "full splits", "quadratic gain"),
     Question("guaranteed instead of quadratic gain, ridge", "ridge", "ridge, quadratic gain"),
-    Question("path prior instead of ridge, guaranteed gain", "default", "ridge"),
+    Question("path prior instead of ridge, guaranteed gain", "full splits", "ridge"),
     Question("path prior instead of ridge, quadratic gain",
              "quadratic gain", "ridge, quadratic gain"),
     Question("path prior instead of ridge, p(1−p) splits",
@@ -126,7 +131,7 @@ class Findings:
 
 def find(rows: Rows, trees: Sequence[Mapping[str, str]], plan: Plan) -> Findings:
     """Compare the methods of a plan, on those splits that all of them have finished."""
-    kept = complete([row for row in rows if belongs(row, plan)])
+    kept = with_default(complete([row for row in rows if belongs(row, plan)]))
     tables = {measure: tabulate(kept, measure) for measure in MEASURES}
     loss = tables["test_loss"]
     everything = np.ones(len(loss.sets), bool)
@@ -139,7 +144,7 @@ def find(rows: Rows, trees: Sequence[Mapping[str, str]], plan: Plan) -> Findings
                  loss.n_classes <= MAX_FULL if q.splits else everything)
         for q in asked
     ]  # fmt: skip
-    ours = [name for name in ("fullhess default", "fullhess ridge") if name in loss.methods]
+    ours = [name for name in (DEFAULT, "fullhess ridge") if name in loss.methods]
     peers = [name for name in loss.methods if not name.startswith("fullhess")]
     duels = [contrast(loss, own, peer, everything) for own in ours for peer in peers]
     return Findings(
@@ -148,6 +153,19 @@ def find(rows: Rows, trees: Sequence[Mapping[str, str]], plan: Plan) -> Findings
         equal_time(kept, baseline), timed_duels(kept, peers), time_curves(kept, loss, baseline),
         [dict(row) for row in trees if row["data"] in loss.sets],
     )  # fmt: skip
+
+
+def with_default(rows: Rows) -> Rows:
+    """The rows, and those of ``split_hessian="auto"``: either kind by the number of classes."""
+    if not {FULL_SPLITS, DIAGONAL_SPLITS} <= {row["method"] for row in rows}:
+        return rows
+    default = [
+        {**row, "method": DEFAULT}
+        for row in rows
+        if row["method"]
+        == (FULL_SPLITS if int(row["n_classes"]) <= FULL_SPLIT_MAX_OUTPUTS else DIAGONAL_SPLITS)
+    ]
+    return [*default, *rows]
 
 
 def belongs(row: Mapping[str, str], plan: Plan) -> bool:

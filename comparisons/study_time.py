@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from .budgets import BUDGETS, unpack
 from .study_stats import Contrast, Table, contrast, holm, tabulate
 
-__all__ = ["equal_time", "time_curves", "time_words", "timed_duels"]
+__all__ = ["DEFAULT", "equal_time", "time_curves", "time_words", "timed_duels"]
 
 DEFAULT = "fullhess default"
 Rows = Sequence[Mapping[str, str]]

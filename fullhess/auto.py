@@ -13,10 +13,11 @@ __all__ = ["resolve_leaf_prior", "resolve_split_hessian"]
 
 logger = logging.getLogger("fullhess")
 
-# Scores up to which ``split_hessian="auto"`` searches splits with the full matrix. On one
-# thread, 20k × 30, a round in full took 1.1 times as long as with the diagonal at k=5, 1.5
-# times at 7, 2.0 times at 10, 3.5 times at 16, 6.8 times at 26.
-FULL_SPLIT_MAX_OUTPUTS = 16
+# Scores up to which ``split_hessian="auto"`` searches splits with the full matrix. Up to here
+# a statistics row is as wide as with the diagonal, and a round takes 1.1 times as long at
+# most; beyond, 1.5 times at k=7, 2 times at 10, 3.5 times at 16 (one thread, 20k × 30). The
+# losses that either reaches are the same: see "What each part adds" in the README.
+FULL_SPLIT_MAX_OUTPUTS = 5
 
 # Scores up to which ``leaf_prior="auto"`` may be the path prior, which solves a k×k system for
 # every node. On one thread, 4000 × 10, a round with it took 1.3 times as long as with the

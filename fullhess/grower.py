@@ -39,6 +39,10 @@ from .threads import Workers
 
 __all__ = ["Grower"]
 
+_ROWS_PER_TASK = 32_768  # to partition
+# Numbers touched by a task of the search, below which threads are left asleep: to wake one, and
+# to wait for the other between two kernels, takes 50 to 100 µs each.
+_SMALL_TASK = 250_000
 _SEED_STEP = 0xD1B54A32D192ED03  # odd and without a pattern: seeds of nodes are far apart
 
 
@@ -202,11 +206,16 @@ class Grower:
     def _expand(self, batch: list[Node], index: int) -> list[Node]:
         """Split every node of the batch; the children, with their best splits."""
         parts: list[tuple[int, NDArray[np.float64]]] = [(0, batch[0].sums)] * len(batch)
+        ends = np.cumsum([node.n_rows for node in batch])
+        # A few tasks of many nodes: threads would only wait for each other between small ones.
+        n_tasks = min(2 * self.workers.n_threads, 1 + int(ends[-1]) // _ROWS_PER_TASK)
+        task_of = (ends - 1) * n_tasks // ends[-1]
 
         def partition(task: int) -> None:
-            parts[task] = self._split_rows(batch[task])
+            for number in np.flatnonzero(task_of == task):
+                parts[number] = self._split_rows(batch[number])
 
-        self.workers.run(len(batch), partition)
+        self.workers.run(n_tasks, partition)
         children: list[Node] = []
         work = []
         for node, part in zip(batch, parts, strict=True):
@@ -326,7 +335,13 @@ class Grower:
             with self.pool.scratch() as scratch:
                 self._search_block(item, block, allowed, scratch)
 
-        self.workers.run(len(tasks), search)
+        n_cells, width = self.pool.shape
+        rows = sum(item.small.n_rows for item in work) * len(self._columns.of_tree())
+        if (rows + 2 * len(work) * n_cells) * width < _SMALL_TASK * len(tasks):
+            for task in range(len(tasks)):
+                search(task)
+        else:
+            self.workers.run(len(tasks), search)
         features = self._columns.of_tree()
         for node in wanted:
             node.feature = choose_feature(features, self.params.min_split_gain, node.splits)

@@ -48,15 +48,16 @@ def feature_blocks(
     cells = (cell_offsets[features + 1] - cell_offsets[features]).astype(np.float64)
     n_bytes = cells.sum() * width * 4
     unit = GROUP if n_bytes / len(features) * GROUP <= 2 * _BLOCK_BYTES else GROUP // 2
-    unit = max(1, min(unit, len(features) // n_threads))
-    starts = np.arange(0, len(features), unit)
-    n_blocks = max(int(np.ceil(n_bytes / _BLOCK_BYTES)), n_threads)
-    n_blocks = -(-n_blocks // n_threads) * n_threads  # no thread waits for a last odd block
-    n_blocks = min(n_blocks, len(starts))
-    size = np.add.reduceat(cells, starts)
-    block = ((np.cumsum(size) - size / 2) / size.sum() * n_blocks).astype(np.int64)
-    block = block[np.arange(len(features)) // unit]
-    return [features[block == b] for b in range(n_blocks) if (block == b).any()]
+    shares = min(n_threads, len(features))
+    n_blocks = int(np.ceil(n_bytes / shares / _BLOCK_BYTES))  # of a share
+    share = ((np.cumsum(cells) - cells / 2) / cells.sum() * shares).astype(np.int64)
+    blocks = []
+    for number in range(shares):  # each thread has as much to do, one node at a time too
+        part = features[share == number]
+        units = -(-len(part) // unit)
+        size = -(-units // max(1, min(n_blocks, units))) * unit
+        blocks += [part[first : first + size] for first in range(0, len(part), size)]
+    return sorted(blocks, key=len, reverse=True)
 
 
 class Block(NamedTuple):

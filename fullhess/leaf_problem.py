@@ -91,6 +91,6 @@ class LeafProblem:
 
     def over_leaves(self, n_leaves: int, task: Callable[[slice], None]) -> None:
         """Call ``task`` on slices of the leaves, in parallel where k×k systems are large."""
-        n_tasks = self.workers.n_threads if self.objective.n_outputs > 16 else 1
+        n_tasks = self.workers.n_threads if self.objective.n_outputs > 32 else 1
         ends = np.linspace(0, n_leaves, n_tasks + 1).astype(np.int64)
         self.workers.run(n_tasks, lambda t: task(slice(ends[t], ends[t + 1])))

@@ -81,7 +81,9 @@ class Params:
     )
     hessian: Hessian = _choice("full", Hessian, "curvature of the leaves")
     split_hessian: SplitHessian = _choice(
-        "auto", SplitHessian, "curvature of the split search; auto: full while cheap, then diagonal"
+        "auto",
+        SplitHessian,
+        "curvature of the split search; auto: full up to 5 outputs, diagonal beyond",
     )
     split_gain: SplitGain = _choice(
         "guaranteed", SplitGain, "what a split is scored by: a proven or an estimated loss decrease"

@@ -128,7 +128,7 @@ def test_quick_convergence_has_no_rise_of_ours(tmp_path, capsys, monkeypatch):
     command = ["convergence", "--quick", "--output", str(tmp_path)]
     assert main(command) == 0
     lines = (tmp_path / "convergence_quick.md").read_text(encoding="utf-8").splitlines()
-    for method in ("default", "ridge"):
+    for method in ("full splits", "ridge"):
         found = next(line for line in lines if line.startswith(f"| fullhess {method}"))
         assert [cell.strip() for cell in found.split("|")[2:-1]] == ["0"] * 2
     before = (tmp_path / "convergence_quick.csv").read_bytes()

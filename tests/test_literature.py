@@ -97,14 +97,14 @@ def test_hands_to_test_are_others_than_those_to_train(monkeypatch):
 
 def test_the_command_resumes_without_training_again(tmp_path, capsys, monkeypatch):
     command = ["literature", "--quick", "--output", str(tmp_path)]
-    monkeypatch.setattr(literature, "available", lambda: (["default", "ridge"], ["LightGBM"]))
+    monkeypatch.setattr(literature, "available", lambda: (["full splits", "ridge"], ["LightGBM"]))
     assert main(command) == 0
     assert "LightGBM: not installed" in capsys.readouterr().out
     path = tmp_path / "literature_quick.csv"
     whole = path.read_bytes()
     rows = ledger_rows(path)
     assert [(r["method"], r["rounds"]) for r in rows] == [
-        ("default", "2"), ("default", "5"), ("ridge", "2"), ("ridge", "5"),
+        ("full splits", "2"), ("full splits", "5"), ("ridge", "2"), ("ridge", "5"),
     ]  # fmt: skip
     path.write_bytes(b"".join(whole.splitlines(keepends=True)[:-1]))  # stopped before the last
     trained = []
@@ -121,7 +121,7 @@ def test_the_command_resumes_without_training_again(tmp_path, capsys, monkeypatc
 
 
 def test_published_counts_stand_beside_ours_scaled_to_our_test_part(tmp_path, monkeypatch):
-    monkeypatch.setattr(literature, "available", lambda: (["default"], []))
+    monkeypatch.setattr(literature, "available", lambda: (["full splits"], []))
     path = tmp_path / "published.csv"
     path.write_text(
         f"{HEADING}\npoker,Other,7,123,500,A paper (2000)\npoker,Other,9,120,500,A paper (2000)\n"
@@ -154,13 +154,13 @@ def test_a_file_of_published_counts_is_checked(tmp_path, text, message):
 
 def test_the_table_keeps_rates_and_rounds_apart():
     rows = [
-        row("letter", "default", "600", "3"),
-        row("letter", "default", "200", "4"),
-        row("satimage", "default", "200", "5"),
+        row("letter", "full splits", "600", "3"),
+        row("letter", "full splits", "200", "4"),
+        row("satimage", "full splits", "200", "5"),
         row("letter", "LightGBM", "200", "6", rate="0.3"),
     ]
     assert literature.error_table(rows) == [
-        ["data", "test rows", "rate", "rounds", "default", "LightGBM"],
+        ["data", "test rows", "rate", "rounds", "full splits", "LightGBM"],
         ["satimage", "10", "0.1", "200", "5", ""],
         ["letter", "10", "0.1", "200", "4", ""],
         ["letter", "10", "0.1", "600", "3", ""],

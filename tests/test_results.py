@@ -18,7 +18,7 @@ from comparisons.study_report import belongs, find, report_text
 
 # Methods of ours whose steps come with a proof of descent.
 PROMISED = (
-    "default", "ridge", "quadratic gain", "ridge, quadratic gain", "p(1−p) splits",
+    "full splits", "ridge", "quadratic gain", "ridge, quadratic gain", "p(1−p) splits",
     "p(1−p) splits, ridge", "2p(1−p) splits", "2p(1−p) splits, ridge", "damped step",
     "damped step, path prior",
 )  # fmt: skip
@@ -73,12 +73,12 @@ def test_our_steps_with_a_proof_never_raised_the_training_loss():
     assert rows and all(float(row["search_rises"]) == 0.0 for row in rows)
 
 
-def test_convergence_reports_its_table_and_none_of_our_defaults_rises():
+def test_convergence_reports_its_table_and_none_of_our_exact_leaves_rises():
     rows = table("convergence")
     reversals = reversal_table(rows)
     assert markdown_table(reversals) in text("convergence")
     by_method = {row[0]: row[1:] for row in reversals[1:]}
-    for method in ("fullhess default", "fullhess ridge"):
+    for method in ("fullhess full splits", "fullhess ridge"):
         assert set(by_method[method]) == {"0"}
     assert any(cell != "0" for row in reversals[1:] for cell in row[1:])
 

@@ -210,7 +210,7 @@ def test_quick_study_reports_and_resumes(tmp_path, capsys, monkeypatch):
     pytest.importorskip("matplotlib")
     plan = replace(PLANS["quick"], protocol=TINY)
     monkeypatch.setitem(PLANS, "quick", plan)
-    methods = ["fullhess default", "fullhess p(1−p) splits", "scikit-learn tree per class"]
+    methods = ["fullhess full splits", "fullhess p(1−p) splits", "scikit-learn tree per class"]
     command = ["study", "--quick", "--sets", "wine", "digits", "--output", str(tmp_path)]
     assert main([*command, "--methods", *methods]) == 0
     report = (tmp_path / "study_quick.md").read_text(encoding="utf-8")

@@ -37,10 +37,12 @@ def _as_hosts_do(name: str, hessian: str, curvature: str) -> Method:
     return Method(name, curvature, params)
 
 
-DEFAULT = Method("full Hessian", TRUE_HESSIAN)
+# The default splits by the diagonal where there are more than a few classes.
+DEFAULT = Method("full-Hessian leaves", f"splits p(1−p), leaves {TRUE_HESSIAN}")
 METHODS = (
     DEFAULT,
-    Method("full Hessian, ridge", TRUE_HESSIAN, {"leaf_prior": "ridge"}),
+    Method("full Hessian", TRUE_HESSIAN, {"split_hessian": "full"}),
+    Method("full Hessian, ridge", TRUE_HESSIAN, {"split_hessian": "full", "leaf_prior": "ridge"}),
     _as_hosts_do("upper bound", "upper_bound", "2p(1−p)"),
     _as_hosts_do("absolute residual", "absolute_residual", "|p − y|"),
     _as_hosts_do("diagonal", "diagonal", "p(1−p)"),

@@ -15,7 +15,7 @@ from ..kernels.rows import VECTOR
 from ..kernels.softmax_leaves import accumulate_leaves, pack_leaves
 from ..memory import aligned_empty
 from ..threads import Workers
-from .base import LeafEvaluator, LeafRows, Objective, Sums, row_tasks
+from .base import LeafEvaluator, LeafRows, Objective, Sums, even_tasks, row_tasks
 
 __all__ = ["Softmax"]
 
@@ -148,7 +148,7 @@ class _PackedLeaves(LeafEvaluator):
         lanes = -(-(end[-1] - begin[-1]) // VECTOR) * VECTOR
         scores = aligned_empty((place[-1] + lanes * (self.objective.n_outputs + 1),), np.float64)
         label = np.empty(len(self.leaves.rows), np.int32)
-        tasks = _even_tasks(end - begin, 2 * self.workers.n_threads)
+        tasks = even_tasks(end - begin, 2 * self.workers.n_threads)
 
         def pack(task: int) -> None:
             part = slice(tasks[task], tasks[task + 1])
@@ -169,7 +169,7 @@ class _PackedLeaves(LeafEvaluator):
         moves = shift[owner]
         gradient = np.empty((len(owner), shift.shape[1]))
         edges = np.empty((len(owner), self.objective.layout("full").n_curvature))
-        tasks = _even_tasks(end - begin, 4 * self.workers.n_threads)
+        tasks = even_tasks(end - begin, 2 * self.workers.n_threads)
 
         def accumulate(task: int) -> None:
             part = slice(tasks[task], tasks[task + 1])
@@ -217,14 +217,6 @@ class _PackedLeaves(LeafEvaluator):
 
         self.workers.run(len(begin), solve)
         return values
-
-
-def _even_tasks(sizes: NDArray[np.int64], n_tasks: int) -> NDArray[np.int64]:
-    """Bounds of slices of about the same total size."""
-    total = np.cumsum(sizes)
-    wanted = np.linspace(0, total[-1], n_tasks + 1)[1:-1]
-    inner = np.searchsorted(total, wanted) + 1
-    return np.unique(np.concatenate([[0], inner.clip(max=len(sizes)), [len(sizes)]]))
 
 
 def _whole_numbers(label: Any) -> NDArray[Any]:
