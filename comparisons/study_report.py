@@ -206,7 +206,7 @@ def write_report(
 def report_text(found: Findings, rows: Rows, plan: Plan, facts: Sequence[tuple[str, str]]) -> str:
     """The report in Markdown."""
     name = plan.name
-    versions = {row["method"]: row["version"] for row in rows}
+    versions = {row["method"]: row["version"] for row in with_default(rows)}
     trees = splits.summary(found.trees) if found.trees else []
     sections = [
         "# Full gradient boosting on real data",

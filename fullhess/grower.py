@@ -28,11 +28,10 @@ from .histograms import Block, HistogramPool, Scratch
 from .kernels.categories import order_categories
 from .kernels.constraints import solve_constrained_node, solve_constrained_pair
 from .kernels.histogram import subtract_histogram, sum_rows
-from .kernels.lanes import SplitSettings
 from .kernels.partition import partition_rows
 from .kernels.solve import solve_node, trace_of
 from .kernels.splitting import SPLIT_FIELDS, choose_feature, find_best_splits
-from .nodes import Bounds, GrownTree, Node, Search, assemble, smoothed
+from .nodes import Bounds, GrownTree, Node, Search, assemble, smoothed, split_settings
 from .params import Params
 from .sampling import ColumnSampler
 from .threads import Workers
@@ -40,6 +39,7 @@ from .threads import Workers
 __all__ = ["Grower"]
 
 _ROWS_PER_TASK = 32_768  # to partition
+_MANY_PAIRS = 4  # pairs of children a thread: enough to be shared evenly
 # Numbers touched by a task of the search, below which threads are left asleep: to wake one, and
 # to wait for the other between two kernels, takes 50 to 100 µs each.
 _SMALL_TASK = 250_000
@@ -63,24 +63,7 @@ class Grower:
         self.params = params
         self.workers = workers
         self.pool = HistogramPool(binned, layout, params.max_histogram_mb * 2.0**20)
-        self.settings = SplitSettings(
-            layout=layout.code,
-            k=layout.n_outputs,
-            n_curvature=layout.n_curvature,
-            width=layout.width,
-            reg_lambda=float(params.reg_lambda),
-            cat_smooth=float(params.cat_smooth),
-            max_cat_to_onehot=int(params.max_cat_to_onehot),
-            max_cat_threshold=int(params.max_cat_threshold),
-            cat_l2=float(params.cat_l2),
-            min_data_per_group=int(params.min_data_per_group),
-            min_samples_leaf=int(params.min_samples_leaf),
-            min_child_weight=float(params.min_child_weight),
-            damped=bool(damped),
-            max_delta_step=float(params.max_delta_step),
-            reg_alpha=float(params.reg_alpha),
-            constrained=params.is_constrained and layout.name == "diagonal",
-        )
+        self.settings = split_settings(layout, params, damped)
         self._monotone = np.zeros(binned.n_features, np.int8)
         if params.monotone_constraints is not None:
             self._monotone[:] = params.monotone_constraints
@@ -91,7 +74,8 @@ class Grower:
         self._rows: NDArray[np.int32]
         self._columns: ColumnSampler
         self._seed = -1
-        self._blocks: list[Block]
+        self._blocks: list[Block]  # for a few nodes at a time: threads share their features
+        self._wide_blocks: list[Block]  # for many: a row is then read fewer times
         self._frontier: list[tuple[float, int, Node]]  # heap by falling gain
 
     def grow(
@@ -114,7 +98,10 @@ class Grower:
         self._rows = rows
         self._columns = columns
         self._seed = seed
-        self._blocks = self.pool.blocks(columns.of_tree(), self.workers.n_threads)
+        features = columns.of_tree()
+        self._blocks = self.pool.blocks(features, self.workers.n_threads)
+        self._wide_blocks = self.pool.blocks(features, 1)
+        self.pool.fit_scratch(self._blocks + self._wide_blocks)
         self.pool.reset()
         sums = np.empty(self.layout.width)
         sum_rows(rows, stats, sums)
@@ -327,7 +314,9 @@ class Grower:
             if node is not None and node.wanted
         ]
         allowed = {node.index: self._columns.of_node(node.depth, node.path) for node in wanted}
-        tasks = [(item, block) for item in work for block in self._blocks]
+        many = len(work) >= _MANY_PAIRS * self.workers.n_threads
+        blocks = self._wide_blocks if many else self._blocks
+        tasks = [(item, block) for item in work for block in blocks]
         tasks.sort(key=lambda task: -task[0].small.n_rows)
 
         def search(task: int) -> None:

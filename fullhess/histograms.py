@@ -96,7 +96,7 @@ class HistogramPool:
         self._scratch: SimpleQueue[Scratch] = SimpleQueue()
 
     def blocks(self, features: NDArray[np.int32], n_threads: int) -> list[Block]:
-        """Blocks of features to work on; scratch is made large enough for each."""
+        """Blocks of features for so many threads to work on (see ``fit_scratch``)."""
         dense = features[~self._is_sparse[features]]
         blocks = [
             Block(np.intersect1d(part.features, features).astype(np.int32), part)
@@ -105,12 +105,15 @@ class HistogramPool:
         blocks = [block for block in blocks if len(block.features)]
         parts = feature_blocks(dense, self.offsets, self.shape[1], n_threads)
         blocks += [Block(part) for part in parts]
+        return blocks
+
+    def fit_scratch(self, blocks: list[Block]) -> None:
+        """Make scratch as large as these blocks need it."""
         cells = np.diff(self.offsets)
         self.carry_rows = max(
             int(cells[block.features if block.sparse is None else block.sparse.features].sum())
             for block in blocks
         )
-        return blocks
 
     def reset(self) -> None:
         """Forget histograms that were handed out to a tree that is no longer grown."""

@@ -9,10 +9,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .bins import Binning
+from .curvature import Layout
+from .kernels.lanes import SplitSettings
 from .objectives import LeafRows
+from .params import Params
 from .tree import Tree
 
-__all__ = ["Bounds", "GrownTree", "Node", "Search", "assemble", "smoothed"]
+__all__ = ["Bounds", "GrownTree", "Node", "Search", "assemble", "smoothed", "split_settings"]
 
 Bounds = tuple[NDArray[np.float64], NDArray[np.float64]]  # lowest, highest value (k,)
 
@@ -164,3 +167,28 @@ def _left_categories(node: Node, binning: Binning) -> NDArray[np.int32]:
     assert codes is not None
     first = binning.cell_offsets[node.feature]
     return np.sort(codes[node.left_bins[first : first + len(codes)] != 0])
+
+
+def split_settings(layout: Layout, params: Params, damped: bool) -> SplitSettings:
+    """What the kernels of the split search need to know.
+
+    damped : score by the guaranteed gain.
+    """
+    return SplitSettings(
+        layout=layout.code,
+        k=layout.n_outputs,
+        n_curvature=layout.n_curvature,
+        width=layout.width,
+        reg_lambda=float(params.reg_lambda),
+        cat_smooth=float(params.cat_smooth),
+        max_cat_to_onehot=int(params.max_cat_to_onehot),
+        max_cat_threshold=int(params.max_cat_threshold),
+        cat_l2=float(params.cat_l2),
+        min_data_per_group=int(params.min_data_per_group),
+        min_samples_leaf=int(params.min_samples_leaf),
+        min_child_weight=float(params.min_child_weight),
+        damped=bool(damped),
+        max_delta_step=float(params.max_delta_step),
+        reg_alpha=float(params.reg_alpha),
+        constrained=params.is_constrained and layout.name == "diagonal",
+    )

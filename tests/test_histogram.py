@@ -236,13 +236,15 @@ def test_sum_over_no_rows_is_zero():
 
 @settings(max_examples=100)
 @given(seeds(), st.integers(1, 60), st.integers(1, 9), st.sampled_from([8, 32, 80, 1000]))
-def test_blocks_hold_every_feature_once_in_order(seed, n_features, n_threads, width):
+def test_blocks_hold_every_feature_once_the_longest_first(seed, n_features, n_threads, width):
     rng = np.random.default_rng(seed)
     offsets = np.concatenate([[0], np.cumsum(rng.integers(2, 300, n_features + 5))])
     chosen = np.sort(rng.choice(n_features + 5, n_features, replace=False)).astype(np.int32)
     blocks = feature_blocks(chosen, offsets, width, n_threads)
-    assert np.array_equal(np.concatenate(blocks), chosen)
-    assert all(len(block) for block in blocks)
+    assert np.array_equal(np.sort(np.concatenate(blocks)), chosen)
+    assert all((np.diff(block) > 0).all() for block in blocks)
+    sizes = [len(block) for block in blocks]
+    assert sizes == sorted(sizes, reverse=True) and sizes[-1] > 0
 
 
 def test_pool_gives_no_more_histograms_than_its_budget_but_at_least_two(rng):
