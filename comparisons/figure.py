@@ -19,6 +19,7 @@ __all__ = ["draw_losses"]
 # Okabe and Ito's palette, which colour-blind readers can tell apart. Line widths and
 # dashes repeat the difference, so that the figure also survives a grey printer.
 _STYLES: dict[str, dict[str, Any]] = {
+    "fullhess full-Hessian leaves": {"color": "#10375C", "linewidth": 3.2, "zorder": 8},
     "fullhess full Hessian": {"color": "#0072B2", "linewidth": 3.2, "zorder": 6},
     "fullhess full Hessian, ridge": {"color": "#56B4E9", "linewidth": 3.2, "zorder": 7},
     "fullhess upper bound": {"color": "#D55E00"},

@@ -96,7 +96,10 @@ _TREE = {"learning_rate": 1.0, "max_depth": 1, "reg_lambda": 0.0, "min_child_wei
 def _own_model(column: FirstColumn, name: str, solver: str) -> Model:
     X = column.x[:, None]
     binned = fullhess.BinnedMatrix.from_quantiles(X, max_bins=len(np.unique(X)) + 1)
-    params = {**_TREE, "leaf_solver": solver, "split_gain": "quadratic", "n_jobs": 1}
+    params = {
+        **_TREE, "split_hessian": "full", "leaf_solver": solver, "split_gain": "quadratic",
+        "n_jobs": 1,
+    }  # fmt: skip
     model = fullhess.train(params, binned, column.y, num_boost_round=1)
     tree = model.trees[0]
     threshold = float(tree.threshold[0])

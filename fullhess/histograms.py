@@ -55,6 +55,8 @@ def feature_blocks(
     for number in range(shares):  # each thread has as much to do, one node at a time too
         part = features[share == number]
         units = -(-len(part) // unit)
+        if not units:  # one feature has more cells than a share
+            continue
         size = -(-units // max(1, min(n_blocks, units))) * unit
         blocks += [part[first : first + size] for first in range(0, len(part), size)]
     return sorted(blocks, key=len, reverse=True)

@@ -115,7 +115,7 @@ def test_protocol_key_tells_protocols_apart_but_not_their_seeds():
 
 
 def test_questions_are_about_methods_that_take_part():
-    names = {method.name for _, method in OWN}
+    names = {method.name for _, method in OWN} | {"default"}
     assert all({question.first, question.second} <= names for question in QUESTIONS)
     assert len({full_name(*c) for c in (*OWN, *PEERS)}) == len(OWN) + len(PEERS)
     assert len(set(PLANS["main"].sets)) >= 15

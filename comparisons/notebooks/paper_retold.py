@@ -87,8 +87,8 @@ common = {
 print(f"{'intercepts only':<28} loss {optimum:.0f}")
 for name, params in {
     "2p(1−p), single step": {"hessian": "upper_bound", "leaf_solver": "newton"},
-    "true Hessian, single step": {"hessian": "full", "leaf_solver": "newton"},
-    "true Hessian, exact leaves": {"hessian": "full", "leaf_solver": "exact"},
+    "true Hessian, single step": {"split_hessian": "full", "leaf_solver": "newton"},
+    "true Hessian, exact leaves": {"split_hessian": "full", "leaf_solver": "exact"},
 }.items():
     model = fullhess.train({**common, **params}, binned, y, num_boost_round=1)
     p = model.predict(elevation, n_jobs=1)
