@@ -40,9 +40,11 @@ __all__ = ["Grower"]
 
 _ROWS_PER_TASK = 32_768  # to partition
 _MANY_PAIRS = 4  # pairs of children a thread: enough to be shared evenly
-# Numbers touched by a task of the search, below which threads are left asleep: to wake one, and
-# to wait for the other between two kernels, takes 50 to 100 µs each.
-_SMALL_TASK = 250_000
+# Work of a task of the search, in updates of a number, below which threads are left asleep: to
+# wake one, and to wait for the other between two kernels, takes 50 to 100 µs each. A number of
+# a cell that is searched takes as long as some twenty updates.
+_SMALL_TASK = 1_250_000
+_SEARCH_WEIGHT = 20
 _SEED_STEP = 0xD1B54A32D192ED03  # odd and without a pattern: seeds of nodes are far apart
 
 
@@ -325,8 +327,9 @@ class Grower:
                 self._search_block(item, block, allowed, scratch)
 
         n_cells, width = self.pool.shape
-        rows = sum(item.small.n_rows for item in work) * len(self._columns.of_tree())
-        if (rows + 2 * len(work) * n_cells) * width < _SMALL_TASK * len(tasks):
+        updates = sum(item.small.n_rows for item in work) * len(self._columns.of_tree())
+        updates += _SEARCH_WEIGHT * len(wanted) * n_cells
+        if updates * width < _SMALL_TASK * len(tasks):
             for task in range(len(tasks)):
                 search(task)
         else:
