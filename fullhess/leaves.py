@@ -42,9 +42,9 @@ MATRIX_MAX_OUTPUTS = 100
 PATH_MAX_OUTPUTS = 256
 MAX_STEPS = 200  # a handful is usual; saturated scores have taken close to a hundred
 MAX_GUESSES = 30  # steps without a proof of descent, before the leaf starts again with one
-# Newton squares the error: a last step below this leaves less than 1e-6 of a value of about
-# one (7 % to 80 % of the square where it was measured), before the learning rate.
-CONVERGED_RANGE = 1e-3
+# Newton squares the error: a last step below this leaves less than 1e-7 (7 % to 80 % of the
+# square where it was measured), as much as a value near one loses in single precision.
+CONVERGED_RANGE = 3e-4
 _SUMS_BYTES = 256 * 2**20  # of packed Hessians held at once when leaves are independent
 
 
