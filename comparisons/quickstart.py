@@ -89,7 +89,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _compile(problem: Problem) -> float:
-    words = "compiling (about 20 s the first time, then from the cache) ..."
+    words = "compiling (about 30 s the first time, then from the cache) ..."
     print(named_line("Kernels", words), flush=True)
     return fullhess_.compile_kernels(
         problem.n_classes, [dict(method.params) for method in fullhess_.METHODS]

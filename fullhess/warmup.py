@@ -39,7 +39,7 @@ def notice_cold_cache() -> None:
         return
     _noticed = True
     print(
-        "fullhess: compiling kernels for this machine (once, about 20 s; "
+        "fullhess: compiling kernels for this machine (once, about 30 s; "
         "'python -m fullhess.warmup' does it ahead of time)",
         flush=True,
     )
