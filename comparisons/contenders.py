@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
@@ -27,11 +28,11 @@ def _own(name: str, splits: str = FULL, leaves: str = "exact", **params: Any) ->
     return "fullhess", Method(name, f"splits {splits}, leaves {leaves}", params)
 
 
-def for_classes(method: Method, n_classes: int) -> Method:
-    """The method as it is trained with so many classes."""
-    if n_classes <= MAX_FULL or method.params.get("split_hessian") != "full":
-        return method
-    return replace(method, params={**method.params, "split_hessian": "diagonal"})
+def for_classes(params: Mapping[str, Any], n_classes: int) -> dict[str, Any]:
+    """Settings of ours as they are trained with so many classes."""
+    if n_classes <= MAX_FULL or params.get("split_hessian") != "full":
+        return dict(params)
+    return {**params, "split_hessian": "diagonal"}
 
 
 def _steps(hessian: str, **params: Any) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 import fullhess
 
-from .contenders import MAX_FULL
+from .contenders import MAX_FULL, for_classes
 
 __all__ = ["METHODS", "Contender", "Official", "Plan", "available", "wrong_rows"]
 
@@ -105,9 +105,7 @@ def available() -> tuple[list[str], list[str]]:
 def wrong_rows(official: Official, name: str, plan: Plan) -> tuple[str, list[int]]:
     """Train once; the library's version and the wrong test rows after each of ``plan.rounds``."""
     method = METHODS[name]
-    params = dict(method.params)
-    if official.n_classes > MAX_FULL and params.get("split_hessian") == "full":
-        params["split_hessian"] = "diagonal"
+    params = for_classes(method.params, official.n_classes)
     version, labels = _TRAINERS[method.module](official, params, plan)
     return version, [int((labels(n) != official.y_test).sum()) for n in plan.rounds]
 

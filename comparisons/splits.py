@@ -15,7 +15,7 @@ import numpy as np
 
 import fullhess
 
-from .contenders import MAX_FULL
+from .contenders import for_classes
 from .data import Parts
 
 __all__ = ["RULES", "Tree", "compare_trees", "summary"]
@@ -62,11 +62,10 @@ def compare_trees(parts: Parts, rounds: Sequence[int] = ROUNDS) -> list[Tree]:
 
     problem = parts.problem
     binned = fullhess.BinnedMatrix.from_quantiles(problem.X_train, max_bins=64, n_jobs=1)
-    splits = "full" if problem.n_classes <= MAX_FULL else "diagonal"
+    params = {"split_hessian": "full", "leaf_prior": "ridge", "n_jobs": 1}
     boosted = fullhess.train(
-        {"split_hessian": splits, "leaf_prior": "ridge", "n_jobs": 1}, binned, problem.y_train,
-        num_boost_round=max(rounds),
-    )  # fmt: skip
+        for_classes(params, problem.n_classes), binned, problem.y_train, num_boost_round=max(rounds)
+    )
     found = []
     for n_rounds in rounds:
         start = boosted[:n_rounds] if n_rounds else None

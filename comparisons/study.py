@@ -242,7 +242,7 @@ def search(
     """
     settings = draws(protocol, seed)
     problem = parts.problem
-    method = for_classes(method, problem.n_classes)
+    method = replace(method, params=for_classes(method.params, problem.n_classes))
     _train(module, parts, replace(settings[0], rounds=2), method)  # whatever is compiled, is now
     runs, seconds = [], []
     for draw in settings:

@@ -195,16 +195,13 @@ class Grower:
     def _expand(self, batch: list[Node], index: int) -> list[Node]:
         """Split every node of the batch; the children, with their best splits."""
         parts: list[tuple[int, NDArray[np.float64]]] = [(0, batch[0].sums)] * len(batch)
-        ends = np.cumsum([node.n_rows for node in batch])
-        # A few tasks of many nodes: threads would only wait for each other between small ones.
-        n_tasks = min(2 * self.workers.n_threads, 1 + int(ends[-1]) // _ROWS_PER_TASK)
-        task_of = (ends - 1) * n_tasks // ends[-1]
+        sizes = np.array([node.n_rows for node in batch])
+        n_tasks = min(2 * self.workers.n_threads, 1 + int(sizes.sum()) // _ROWS_PER_TASK)
 
-        def partition(task: int) -> None:
-            for number in np.flatnonzero(task_of == task):
-                parts[number] = self._split_rows(batch[number])
+        def partition(number: int) -> None:
+            parts[number] = self._split_rows(batch[number])
 
-        self.workers.run(n_tasks, partition)
+        self.workers.run_even(sizes, partition, n_tasks)
         children: list[Node] = []
         work = []
         for node, part in zip(batch, parts, strict=True):
@@ -329,11 +326,8 @@ class Grower:
         n_cells, width = self.pool.shape
         updates = sum(item.small.n_rows for item in work) * len(self._columns.of_tree())
         updates += _SEARCH_WEIGHT * len(wanted) * n_cells
-        if updates * width < _SMALL_TASK * len(tasks):
-            for task in range(len(tasks)):
-                search(task)
-        else:
-            self.workers.run(len(tasks), search)
+        is_small = updates * width < _SMALL_TASK * len(tasks)
+        self.workers.run(len(tasks), search, max_threads=1 if is_small else None)
         features = self._columns.of_tree()
         for node in wanted:
             node.feature = choose_feature(features, self.params.min_split_gain, node.splits)

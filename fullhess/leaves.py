@@ -42,9 +42,7 @@ MATRIX_MAX_OUTPUTS = 100
 PATH_MAX_OUTPUTS = 256
 MAX_STEPS = 200  # a handful is usual; saturated scores have taken close to a hundred
 MAX_GUESSES = 30  # steps without a proof of descent, before the leaf starts again with one
-# Newton squares the error: a last step below this leaves less than 1e-7 (7 % to 80 % of the
-# square where it was measured), as much as a value near one loses in single precision.
-CONVERGED_RANGE = 3e-4
+CONVERGED_RANGE = 1e-4  # Newton squares the error: a last step of 1e-4 leaves about 1e-8
 _SUMS_BYTES = 256 * 2**20  # of packed Hessians held at once when leaves are independent
 
 

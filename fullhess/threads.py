@@ -22,7 +22,10 @@ from collections.abc import Callable
 from queue import SimpleQueue
 from types import TracebackType
 
-__all__ = ["Workers", "effective_n_jobs"]
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Workers", "effective_n_jobs", "even_tasks"]
 
 
 def available_cpus() -> int:
@@ -52,6 +55,14 @@ def effective_n_jobs(n_jobs: int | None) -> int:
     if n_jobs < 0:
         return max(1, available_cpus() + 1 + int(n_jobs))
     return int(n_jobs)
+
+
+def even_tasks(sizes: NDArray[np.int64], n_tasks: int) -> NDArray[np.int64]:
+    """Bounds of slices of about the same total size."""
+    total = np.cumsum(sizes)
+    wanted = np.linspace(0, total[-1], n_tasks + 1)[1:-1]
+    inner = np.searchsorted(total, wanted) + 1
+    return np.unique(np.concatenate([[0], inner.clip(max=len(sizes)), [len(sizes)]]))
 
 
 class _Job:
@@ -141,13 +152,17 @@ class Workers:
         self._threads.clear()
         self._jobs = SimpleQueue()
 
-    def run(self, n_tasks: int, task: Callable[[int], None]) -> None:
+    def run(
+        self, n_tasks: int, task: Callable[[int], None], max_threads: int | None = None
+    ) -> None:
         """Call ``task(0) ... task(n_tasks - 1)``; return when all are done.
+
+        max_threads : use no more than so many of the threads.
 
         The first exception of a task is raised here. An interrupt waits for the
         running tasks, so that no kernel still writes when the caller cleans up.
         """
-        n_helpers = min(self.n_threads, n_tasks) - 1
+        n_helpers = min(self.n_threads, n_tasks, max_threads or n_tasks) - 1
         if n_helpers <= 0:
             for i in range(n_tasks):
                 task(i)
@@ -163,6 +178,21 @@ class Workers:
         job.finish()
         if job.error is not None:
             raise job.error
+
+    def run_even(
+        self, sizes: NDArray[np.int64], task: Callable[[int], None], n_tasks: int | None = None
+    ) -> None:
+        """Call ``task(i)`` for every size, many small ones in a row by one thread.
+
+        Between small tasks of their own, threads would only wait for each other.
+        """
+        bounds = even_tasks(sizes, n_tasks or 2 * self.n_threads)
+
+        def group(number: int) -> None:
+            for i in range(bounds[number], bounds[number + 1]):
+                task(i)
+
+        self.run(len(bounds) - 1, group)
 
     def _start(self, n_helpers: int) -> None:
         with self._starting:

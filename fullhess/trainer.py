@@ -20,7 +20,6 @@ from .leaf_problem import LeafProblem
 from .leaves import PATH_MAX_OUTPUTS, effective_solver, solve_leaves
 from .memory import aligned_zeros
 from .objectives import CustomObjective, LeafRows, Objective
-from .objectives.base import even_tasks
 from .params import ParameterError, Params
 from .sampling import ColumnSampler, round_generator, sample_goss, sample_rows
 from .threads import Workers
@@ -299,13 +298,10 @@ class Trainer:
         if leaves is None:
             add_tree_on_bins(tree, self.binned, raw, self.workers)
         else:
-            tasks = even_tasks(leaves.end - leaves.begin, 2 * self.workers.n_threads)
-
-            def add(task: int) -> None:
-                for leaf in range(tasks[task], tasks[task + 1]):
-                    add_leaf_values(leaves.of(leaf), tree.values[leaf], raw)
-
-            self.workers.run(len(tasks) - 1, add)
+            self.workers.run_even(
+                leaves.end - leaves.begin,
+                lambda leaf: add_leaf_values(leaves.of(leaf), tree.values[leaf], raw),
+            )
         return tree
 
     def model(self, best_iteration: int | None = None) -> Ensemble:

@@ -50,10 +50,10 @@ def leaf_value(rows: Rows, params: NaiveParams, hessian="full", split_hessian="f
 
 
 def check_stationary(rows: Rows, x, lam: float, rtol: float = 3e-7) -> None:
-    """No slope of the regularised loss is left at x but for 1e-7 in the values."""
+    """No slope of the regularised loss is left at x but for 1e-8 in the values."""
     g, H = weighted_stats(rows.shift(x))
     size = np.abs(g).sum() + lam * np.abs(x).sum()
-    room = rtol * size + 2e-7 * (lam + np.trace(H.sum(axis=0)))
+    room = rtol * size + 2e-8 * (lam + np.trace(H.sum(axis=0)))
     assert np.abs(g.sum(axis=0) + lam * x).max() <= room + 1e-300
 
 
@@ -92,7 +92,7 @@ def test_exact_leaves_of_the_path_prior_have_no_joint_gradient(problem, lam):
             g, H = weighted_stats(problem.rows.take(rows).shift(z[v]))
             slope[v] += g.sum(axis=0)
             size = max(size, np.abs(g).sum() + lam * np.abs(z).max())
-            size = max(size, 1e-1 * (lam + np.trace(H.sum(axis=0))))  # 1e-7 in the values
+            size = max(size, 1e-2 * (lam + np.trace(H.sum(axis=0))))  # 1e-8 in the values
     assert np.abs(slope[leaves]).max() <= 1e-6 * size
 
 
@@ -128,7 +128,7 @@ def test_exact_leaf_inside_its_box_is_the_free_optimum(rows, lam):
     free = leaf_value(rows, NaiveParams(reg_lambda=lam))
     limit = 1.25 * np.abs(free).max() + 1e-3
     held = leaf_value(rows, NaiveParams(reg_lambda=lam, max_delta_step=limit))
-    np.testing.assert_allclose(held, free, atol=2e-7)  # each is within 1e-7
+    np.testing.assert_allclose(held, free, atol=1e-7)
 
 
 @given(seeds(), st.sampled_from([2, 3, 7, MANY]))

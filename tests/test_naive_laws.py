@@ -303,8 +303,9 @@ def test_doubling_weights_is_duplicating_rows(rows, lam, solver):
     doubled = rows._replace(weight=2 * rows.weight)
     bound = "range" if rows.objective == "softmax" else "none"
     params = NaiveParams(reg_lambda=lam, leaf_solver=solver, bound=bound)
+    rtol = 1e-6 if lam > 0.0 else 1e-5  # at the cut-off of values that have no optimum
     np.testing.assert_allclose(
-        ridge_leaf(twice, params), ridge_leaf(doubled, params), rtol=1e-5, atol=1e-8
+        ridge_leaf(twice, params), ridge_leaf(doubled, params), rtol=rtol, atol=1e-8
     )
 
 

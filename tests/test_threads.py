@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fullhess.bins import BinnedMatrix
-from fullhess.threads import Workers, available_cpus, effective_n_jobs
+from fullhess.threads import Workers, available_cpus, effective_n_jobs, even_tasks
 
 N_TASKS = [0, 1, 2, 3, 100]
 VARIABLES = ("NUMBA_NUM_THREADS", "OMP_NUM_THREADS")
@@ -360,3 +360,24 @@ def test_kernels_run_in_a_forked_child_after_the_parent_ran_them(rng):
     cuts = [[-1.0, 0.0, 1.0]] * 2
     in_parent = BinnedMatrix.from_cuts(X, cuts, n_jobs=3).codes
     np.testing.assert_array_equal(run_forked(bin_in_child, X, cuts), in_parent)
+
+
+# Tasks of uneven size
+
+
+@pytest.mark.parametrize("n_jobs", [1, 3])
+@pytest.mark.parametrize("sizes", [[5], [1] * 7, [1000, 1, 1, 1], [1, 1, 1, 1000], [3, 9, 2, 8, 1]])
+def test_even_tasks_are_done_once_each_in_runs(n_jobs, sizes):
+    done: list[int] = []
+    with Workers(n_jobs) as workers:
+        workers.run_even(np.array(sizes), done.append, n_tasks=4)
+    assert sorted(done) == list(range(len(sizes)))
+    bounds = even_tasks(np.array(sizes), 4)
+    assert bounds[0] == 0 and bounds[-1] == len(sizes) and (np.diff(bounds) > 0).all()
+
+
+def test_no_more_threads_work_than_are_allowed():
+    seen = set()
+    with Workers(4) as workers:
+        workers.run(50, lambda i: seen.add(threading.get_ident()), max_threads=1)
+        assert seen == {threading.get_ident()} and not workers._threads

@@ -42,6 +42,7 @@ from .rows import (
     add,
     add_products,
     add_scalar,
+    add_up,
     best_of_pairs,
     clip,
     damp,
@@ -57,7 +58,6 @@ from .rows import (
     reciprocal,
     smaller,
     submul,
-    sum_rows,
     veto,
 )
 from .solve import (
@@ -121,7 +121,7 @@ def _eliminate_laplacian(lanes, k, q):
     for i in range(k - 1):
         row_i = edges + edge_index(i, i + 1, k)
         pivot = inverse + i
-        sum_rows(lanes, pivot, row_i, row_i, k - 1 - i)
+        add_up(lanes, pivot, row_i, k - 1 - i)
         reciprocal(lanes, pivot, pivot, TINY)
         mul(lanes, factor, 1 + i, pivot)
         muladd(lanes, q, factor, 1 + i)
@@ -238,7 +238,7 @@ def _veto_light(lanes, settings, target):
         for j in range(1, settings.k):
             add(lanes, target, target, first + packed_index(j, j, settings.k))
     else:
-        sum_rows(lanes, target, first, first, settings.n_curvature)
+        add_up(lanes, target, first, settings.n_curvature)
     least = settings.min_child_weight * settings.k
     veto(lanes, target, target, 0.5 * least if settings.layout == LAPLACIAN else least)
     return best_of_pairs(lanes, target) == 0.0

@@ -225,43 +225,37 @@ def dot(typingctx, lanes, a, b):
     return lanes.dtype(lanes, types.intp, types.intp), codegen
 
 
-def _for_each_row(emit):
-    """An intrinsic ``(lanes, target, a, b, n)`` that calls ``emit`` with what it needs to loop.
+def _looping(lanes, emit):
+    """The code of an intrinsic on several rows of lanes, which ``emit`` loops over.
 
     ``emit(builder, vector type, offsets, load, store, args)``: ``load(row, offset)`` and
     ``store(value, row, offset)`` move the vector at an offset of a row.
     """
 
-    @intrinsic
-    def operation(typingctx, lanes, target, a, b, n):
-        def codegen(context, builder, signature, args):
-            element = context.get_data_type(lanes.dtype)
-            vector = ir.VectorType(element, REGISTER_BITS // lanes.dtype.bitwidth)
-            align = lanes.dtype.bitwidth // 8
-            data = context.make_array(lanes)(context, builder, args[0]).data
-            width = ir.Constant(ir.IntType(64), LANES)
+    def codegen(context, builder, signature, args):
+        element = context.get_data_type(lanes.dtype)
+        vector = ir.VectorType(element, REGISTER_BITS // lanes.dtype.bitwidth)
+        align = lanes.dtype.bitwidth // 8
+        data = context.make_array(lanes)(context, builder, args[0]).data
+        width = ir.Constant(ir.IntType(64), LANES)
 
-            def place(row, v):
-                start = builder.add(builder.mul(row, width), ir.Constant(ir.IntType(64), v))
-                return builder.bitcast(builder.gep(data, [start]), vector.as_pointer())
+        def place(row, v):
+            start = builder.add(builder.mul(row, width), ir.Constant(ir.IntType(64), v))
+            return builder.bitcast(builder.gep(data, [start]), vector.as_pointer())
 
-            def load(row, v):
-                return builder.load(place(row, v), align=align)
+        def load(row, v):
+            return builder.load(place(row, v), align=align)
 
-            def store(value, row, v):
-                builder.store(value, place(row, v), align=align)
+        def store(value, row, v):
+            builder.store(value, place(row, v), align=align)
 
-            emit(builder, vector, range(0, LANES, vector.count), load, store, args[1:])
-            return context.get_dummy_value()
+        emit(builder, vector, range(0, LANES, vector.count), load, store, args[1:])
+        return context.get_dummy_value()
 
-        number = types.intp
-        return types.void(lanes, number, number, number, number), codegen
-
-    return operation
+    return codegen
 
 
 def _emit_muladd_rows(builder, vector, offsets, load, store, args):
-    """lanes[target + i] += lanes[a] * lanes[b + i] for i < n, with row a in registers."""
     target, a, b, n = args
     factors = [load(a, v) for v in offsets]
     with cgutils.for_range(builder, n) as loop:
@@ -272,10 +266,6 @@ def _emit_muladd_rows(builder, vector, offsets, load, store, args):
 
 
 def _emit_add_products(builder, vector, offsets, load, store, args):
-    """lanes[target] += Σ lanes[a + i] * lanes[b + i] over i < n, summed in registers.
-
-    Through memory each term would wait for the store of the one before.
-    """
     target, a, b, n = args
     sums = [cgutils.alloca_once(builder, vector) for _ in offsets]
     for v, total in zip(offsets, sums, strict=True):
@@ -289,9 +279,8 @@ def _emit_add_products(builder, vector, offsets, load, store, args):
         store(builder.load(total), target, v)
 
 
-def _emit_sum_rows(builder, vector, offsets, load, store, args):
-    """lanes[target] = Σ lanes[a + i] over i < n, n ≥ 1, summed in registers; b is not read."""
-    target, a, _, n = args
+def _emit_add_up(builder, vector, offsets, load, store, args):
+    target, a, n = args
     sums = [cgutils.alloca_once(builder, vector) for _ in offsets]
     for v, total in zip(offsets, sums, strict=True):
         builder.store(load(a, v), total)
@@ -302,6 +291,27 @@ def _emit_sum_rows(builder, vector, offsets, load, store, args):
             builder.store(builder.fadd(builder.load(total), load(row, v)), total)
     for v, total in zip(offsets, sums, strict=True):
         store(builder.load(total), target, v)
+
+
+@intrinsic
+def muladd_rows(typingctx, lanes, target, a, b, n):
+    """lanes[target + i] += lanes[a] * lanes[b + i] for i < n, with row a in registers."""
+    return types.void(lanes, *[types.intp] * 4), _looping(lanes, _emit_muladd_rows)
+
+
+@intrinsic
+def add_products(typingctx, lanes, target, a, b, n):
+    """lanes[target] += Σ lanes[a + i] * lanes[b + i] over i < n, summed in registers.
+
+    Through memory each term would wait for the store of the one before.
+    """
+    return types.void(lanes, *[types.intp] * 4), _looping(lanes, _emit_add_products)
+
+
+@intrinsic
+def add_up(typingctx, lanes, target, a, n):
+    """lanes[target] = Σ lanes[a + i] over i < n, n ≥ 1, summed in registers."""
+    return types.void(lanes, *[types.intp] * 3), _looping(lanes, _emit_add_up)
 
 
 @intrinsic
@@ -370,9 +380,6 @@ def best_of_pairs(typingctx, lanes, row):
     return types.float64(lanes, types.intp), codegen
 
 
-muladd_rows = _for_each_row(_emit_muladd_rows)
-add_products = _for_each_row(_emit_add_products)
-sum_rows = _for_each_row(_emit_sum_rows)
 add = _row_operation(lambda builder, t, a, b, v: builder.fadd(a, b), False)
 mul = _row_operation(lambda builder, t, a, b, v: builder.fmul(a, b), False)
 muladd = _row_operation(_emit_muladd, False)  # target += a * b

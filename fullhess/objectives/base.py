@@ -177,13 +177,9 @@ def sum_leaves(
 ) -> NDArray[np.float64]:
     """(L, width) float64 sums of the statistics rows of each leaf."""
     sums = np.empty((len(leaves), stats.shape[1]))
-    tasks = even_tasks(leaves.end - leaves.begin, 2 * workers.n_threads)
-
-    def add_up(task: int) -> None:
-        for leaf in range(tasks[task], tasks[task + 1]):
-            sum_rows(leaves.of(leaf), stats, sums[leaf])
-
-    workers.run(len(tasks) - 1, add_up)
+    workers.run_even(
+        leaves.end - leaves.begin, lambda leaf: sum_rows(leaves.of(leaf), stats, sums[leaf])
+    )
     return sums
 
 
@@ -198,11 +194,3 @@ def row_tasks(n_rows: int, workers: Workers) -> NDArray[np.int64]:
     """Bounds of even slices of rows, one or two for each thread."""
     n_tasks = max(1, min(2 * workers.n_threads, n_rows // 2048))
     return np.linspace(0, n_rows, n_tasks + 1).astype(np.int64)
-
-
-def even_tasks(sizes: NDArray[np.int64], n_tasks: int) -> NDArray[np.int64]:
-    """Bounds of slices of about the same total size."""
-    total = np.cumsum(sizes)
-    wanted = np.linspace(0, total[-1], n_tasks + 1)[1:-1]
-    inner = np.searchsorted(total, wanted) + 1
-    return np.unique(np.concatenate([[0], inner.clip(max=len(sizes)), [len(sizes)]]))

@@ -14,8 +14,8 @@ from ..kernels.many_classes import solve_leaf_by_products
 from ..kernels.rows import VECTOR
 from ..kernels.softmax_leaves import accumulate_leaves, pack_leaves
 from ..memory import aligned_empty
-from ..threads import Workers
-from .base import LeafEvaluator, LeafRows, Objective, Sums, even_tasks, row_tasks
+from ..threads import Workers, even_tasks
+from .base import LeafEvaluator, LeafRows, Objective, Sums, row_tasks
 
 __all__ = ["Softmax"]
 
@@ -138,16 +138,15 @@ class _PackedLeaves(LeafEvaluator):
             ],
             np.int64,
         ).T
-        lanes = -(-(end - begin) // VECTOR) * VECTOR
-        place = (np.cumsum(lanes) - lanes) * (k + 1)
-        return np.stack([leaf, begin, end, place])
+        taken = _padded(end - begin) * (k + 1)
+        return np.stack([leaf, begin, end, np.cumsum(taken) - taken])
 
     @cached_property
     def _blocks(self) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
         """Scores and weights in blocks, and labels (``pack_leaves``)."""
         _, begin, end, place = self._runs
-        lanes = -(-(end[-1] - begin[-1]) // VECTOR) * VECTOR
-        scores = aligned_empty((place[-1] + lanes * (self.objective.n_outputs + 1),), np.float64)
+        last = _padded(end[-1:] - begin[-1:]) * (self.objective.n_outputs + 1)
+        scores = aligned_empty((int(place[-1] + last[0]),), np.float64)
         label = np.empty(len(self.leaves.rows), np.int32)
         tasks = even_tasks(end - begin, 2 * self.workers.n_threads)
 
@@ -173,15 +172,15 @@ class _PackedLeaves(LeafEvaluator):
         n_numbers = int((end - begin).sum()) * (shift.shape[1] + edges.shape[1])
         n_tasks = min(2 * self.workers.n_threads, 1 + n_numbers // _NUMBERS_PER_TASK)
         tasks = even_tasks(end - begin, n_tasks)
+        blocks = self._blocks  # packed here, not by several threads at once
 
         def accumulate(task: int) -> None:
             part = slice(tasks[task], tasks[task + 1])
             accumulate_leaves(
-                *self._blocks, begin[part], end[part], place[part], moves[part], gradient[part],
+                *blocks, begin[part], end[part], place[part], moves[part], gradient[part],
                 edges[part],
             )  # fmt: skip
 
-        self._blocks  # noqa: B018 (packed here, not by several threads at once)
         self.workers.run(len(tasks) - 1, accumulate)
         if len(owner) == len(active):
             return gradient, edges
@@ -220,6 +219,11 @@ class _PackedLeaves(LeafEvaluator):
 
         self.workers.run(len(begin), solve)
         return values
+
+
+def _padded(n_rows: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Lanes that so many packed rows take."""
+    return -(-n_rows // VECTOR) * VECTOR
 
 
 def _whole_numbers(label: Any) -> NDArray[Any]:
