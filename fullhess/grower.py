@@ -2,7 +2,7 @@
 
 A node waits in the *frontier* with its best split until it is expanded. Expanding
 a batch of nodes (a level, or the single node of largest gain) takes two parallel
-steps:
+steps (``Phases``):
 
 1. partition: each node's rows are reordered into left and right;
 2. search: for each pair of children and each block of features, build the smaller
@@ -24,27 +24,18 @@ from numpy.typing import NDArray
 
 from .bins import BinnedMatrix
 from .curvature import Layout
-from .histograms import Block, HistogramPool, Scratch
-from .kernels.categories import order_categories
+from .histograms import Histogram, HistogramPool
 from .kernels.constraints import solve_constrained_node, solve_constrained_pair
-from .kernels.histogram import subtract_histogram, sum_rows
-from .kernels.partition import partition_rows
 from .kernels.solve import solve_node, trace_of
-from .kernels.splitting import SPLIT_FIELDS, choose_feature, find_best_splits
+from .kernels.splitting import choose_feature
 from .nodes import Bounds, GrownTree, Node, Search, assemble, smoothed, split_settings
 from .params import Params
+from .phases import Phases
 from .sampling import ColumnSampler
 from .threads import Workers
 
 __all__ = ["Grower"]
 
-_ROWS_PER_TASK = 32_768  # to partition
-_MANY_PAIRS = 4  # pairs of children a thread: enough to be shared evenly
-# Work of a task of the search, in updates of a number, below which threads are left asleep: to
-# wake one, and to wait for the other between two kernels, takes 50 to 100 µs each. A number of
-# a cell that is searched takes as long as some twenty updates.
-_SMALL_TASK = 1_250_000
-_SEARCH_WEIGHT = 20
 _SEED_STEP = 0xD1B54A32D192ED03  # odd and without a pattern: seeds of nodes are far apart
 
 
@@ -70,14 +61,10 @@ class Grower:
         if params.monotone_constraints is not None:
             self._monotone[:] = params.monotone_constraints
         self._categorical = binned.binning.features.categorical
-        self._spare = np.empty(binned.n_samples, np.int32)
+        self._phases = Phases(binned, self.pool, self.settings, self._monotone, workers)
         # Of the tree being grown:
-        self._stats: NDArray[np.float32]
-        self._rows: NDArray[np.int32]
         self._columns: ColumnSampler
         self._seed = -1
-        self._blocks: list[Block]  # for a few nodes at a time: threads share their features
-        self._wide_blocks: list[Block]  # for many: a row is then read fewer times
         self._frontier: list[tuple[float, int, Node]]  # heap by falling gain
 
     def grow(
@@ -96,20 +83,21 @@ class Grower:
         columns : draws the features of the tree, of levels and of nodes.
         seed : of the random thresholds (``extra_trees``), below 2**62; negative: try all.
         """
-        self._stats = stats
-        self._rows = rows
         self._columns = columns
         self._seed = seed
-        features = columns.of_tree()
-        self._blocks = self.pool.blocks(features, self.workers.n_threads)
-        self._wide_blocks = self.pool.blocks(features, 1)
-        self.pool.fit_scratch(self._blocks + self._wide_blocks)
-        self.pool.reset()
-        sums = np.empty(self.layout.width)
-        sum_rows(rows, stats, sums)
-        root = self._new_node(0, None, 0, len(rows), sums)
-        nodes = [root]
         self._frontier = []
+        self.pool.reset()
+        self._phases.begin(rows, stats, columns.of_tree())
+        try:
+            nodes = self._grow(len(rows))
+        finally:
+            self._phases.end()
+        return assemble(nodes, self.binned.binning, rows)
+
+    def _grow(self, n_rows: int) -> list[Node]:
+        """All nodes of a tree, in the order of their numbers."""
+        root = self._new_node(0, None, 0, n_rows, self._phases.sum_up(n_rows))
+        nodes = [root]
         self._search([self._prepare(root, None, None)])
         self._wait([root])
         n_leaves = 1
@@ -120,7 +108,7 @@ class Grower:
             self._wait(children)
         for _, _, node in self._frontier:
             self._release(node)
-        return assemble(nodes, self.binned.binning, self._rows)
+        return nodes
 
     def _wait(self, nodes: list[Node]) -> None:
         """Put the nodes that have a split into the frontier."""
@@ -194,47 +182,15 @@ class Grower:
 
     def _expand(self, batch: list[Node], index: int) -> list[Node]:
         """Split every node of the batch; the children, with their best splits."""
-        parts: list[tuple[int, NDArray[np.float64]]] = [(0, batch[0].sums)] * len(batch)
-        sizes = np.array([node.n_rows for node in batch])
-        n_tasks = min(2 * self.workers.n_threads, 1 + int(sizes.sum()) // _ROWS_PER_TASK)
-
-        def partition(number: int) -> None:
-            parts[number] = self._split_rows(batch[number])
-
-        self.workers.run_even(sizes, partition, n_tasks)
         children: list[Node] = []
         work = []
-        for node, part in zip(batch, parts, strict=True):
+        for node, part in zip(batch, self._phases.partition(batch), strict=True):
             node.children = self._new_children(node, index + len(children), *part)
             children.extend(node.children)
             small, large = sorted(node.children, key=lambda child: (child.n_rows, child.index))
             work.append(self._prepare(small, large, node))
         self._search([item for item in work if item.is_needed])
         return children
-
-    def _split_rows(self, node: Node) -> tuple[int, NDArray[np.float64]]:
-        """Partition the node's rows; how many go left, and the sums of the fewer ones.
-
-        Threads do no more than this: what Python does with it they would only do in turns.
-        """
-        feature = node.feature
-        cells = slice(self.pool.offsets[feature], self.pool.offsets[feature + 1])
-        rows = self._rows[node.begin : node.end]
-        n_left = partition_rows(
-            self.binned.codes,
-            feature,
-            int(node.split[2]),
-            int(self.binned.binning.n_bins[feature]),
-            bool(node.split[3]),
-            bool(self._categorical[feature]),
-            node.left_bins[cells],
-            rows,
-            self._spare[node.begin : node.end],
-        )
-        fewer = np.empty(self.layout.width)
-        left_is_fewer = n_left <= len(rows) - n_left
-        sum_rows(rows[:n_left] if left_is_fewer else rows[n_left:], self._stats, fewer)
-        return n_left, fewer
 
     def _new_children(
         self, node: Node, index: int, n_left: int, fewer: NDArray[np.float64]
@@ -275,9 +231,8 @@ class Grower:
         """Decide what is searched, and hand out histograms."""
         for node in (small, large):
             if node is not None and self._may_split(node):
-                node.splits = np.full((self.binned.n_features, SPLIT_FIELDS), -np.inf)
-                if self._categorical.any():
-                    node.left_bins = np.zeros(self.pool.shape[0], np.uint8)
+                node.wanted = True
+                node.seed = self._node_seed(node)
         subtract = False
         if parent is not None and large is not None:
             if large.wanted:
@@ -290,7 +245,7 @@ class Grower:
             small.histogram = self._take_histogram()
         return Search(small, large, subtract)
 
-    def _take_histogram(self) -> NDArray[np.float32] | None:
+    def _take_histogram(self) -> Histogram | None:
         """A histogram from the pool, or else from the least promising open node."""
         histogram = self.pool.take()
         if histogram is None:
@@ -306,91 +261,18 @@ class Grower:
 
     def _search(self, work: list[Search]) -> None:
         """Find the best split of every wanted node."""
-        wanted = [
-            node
-            for item in work
-            for node in (item.small, item.large)
-            if node is not None and node.wanted
-        ]
-        allowed = {node.index: self._columns.of_node(node.depth, node.path) for node in wanted}
-        many = len(work) >= _MANY_PAIRS * self.workers.n_threads
-        blocks = self._wide_blocks if many else self._blocks
-        tasks = [(item, block) for item in work for block in blocks]
-        tasks.sort(key=lambda task: -task[0].small.n_rows)
-
-        def search(task: int) -> None:
-            item, block = tasks[task]
-            with self.pool.scratch() as scratch:
-                self._search_block(item, block, allowed, scratch)
-
-        n_cells, width = self.pool.shape
-        updates = sum(item.small.n_rows for item in work) * len(self._columns.of_tree())
-        updates += _SEARCH_WEIGHT * len(wanted) * n_cells
-        is_small = updates * width < _SMALL_TASK * len(tasks)
-        self.workers.run(len(tasks), search, max_threads=1 if is_small else None)
+        for item in work:
+            for node in (item.small, item.large):
+                if node is not None and node.wanted:
+                    node.allowed = self._columns.of_node(node.depth, node.path)
         features = self._columns.of_tree()
-        for node in wanted:
-            node.feature = choose_feature(features, self.params.min_split_gain, node.splits)
-            if node.feature < 0 or not self._children_may_split(node):
+        for node, splits, left_bins in self._phases.search(work):
+            feature = choose_feature(features, self.params.min_split_gain, splits)
+            if feature >= 0:
+                node.feature = feature
+                node.split = splits[feature].copy()
+                if self._categorical[feature]:
+                    cells = slice(self.pool.offsets[feature], self.pool.offsets[feature + 1])
+                    node.left_bins = left_bins[cells].copy()
+            if feature < 0 or not self._children_may_split(node):
                 self._release(node)
-
-    def _search_block(
-        self,
-        item: Search,
-        block: Block,
-        allowed: dict[int, NDArray[np.uint8]],
-        scratch: Scratch,
-    ) -> None:
-        small, large = item.small, item.large
-        histogram = scratch.histogram
-        if small.wanted or item.subtract:
-            histogram = small.histogram if small.histogram is not None else scratch.histogram
-            self._build(small, block, scratch, histogram)
-            if small.wanted:
-                self._find(small, block.features, allowed[small.index], scratch, histogram)
-        if large is None or not large.wanted:
-            return
-        if item.subtract:
-            assert large.histogram is not None
-            subtract_histogram(block.features, self.pool.offsets, histogram, large.histogram)
-            histogram = large.histogram
-        else:
-            histogram = large.histogram if large.histogram is not None else scratch.histogram
-            self._build(large, block, scratch, histogram)
-        self._find(large, block.features, allowed[large.index], scratch, histogram)
-
-    def _build(self, node: Node, block: Block, scratch: Scratch, out: NDArray[np.float32]) -> None:
-        rows = self._rows[node.begin : node.end]
-        self.pool.build(rows, self._stats, node.sums, block, scratch, out)
-
-    def _find(
-        self,
-        node: Node,
-        features: NDArray[np.int32],
-        allowed: NDArray[np.uint8],
-        scratch: Scratch,
-        histogram: NDArray[np.float32],
-    ) -> None:
-        bins = (self.binned.binning.n_bins, self.pool.offsets, self._categorical)
-        if len(scratch.orders):
-            order_categories(
-                histogram, features, allowed, *bins, self.settings, node.center, scratch.orders
-            )
-        find_best_splits(
-            histogram,
-            features,
-            allowed,
-            *bins,
-            scratch.orders,
-            self.settings,
-            node.center,
-            node.score,
-            self._monotone,
-            node.low,
-            node.high,
-            self._node_seed(node),
-            scratch.buffers,
-            scratch.lanes,
-            node.left_bins,
-            node.splits,
-        )

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from .bins import BinnedMatrix
 from .curvature import Layout
-from .kernels.histogram import GROUP, build_histogram, build_sparse_histogram, row_vectors
+from .kernels.histogram import GROUP, row_vectors
 from .kernels.lanes import new_lanes
 from .kernels.splitting import Buffers, new_buffers
 from .memory import aligned_empty, aligned_zeros
-from .sparse import SparseBlock, find_prevailing
+from .sparse import MOST_CELLS, SparseBlock, find_prevailing
 
-__all__ = ["Block", "HistogramPool", "Scratch", "feature_blocks"]
+__all__ = ["Block", "Histogram", "HistogramPool", "Scratch", "feature_blocks"]
 
 # Cells of a block stay in the second-level cache until they are searched. Larger blocks are
 # fewer tasks, but at 1.7 MB an update took 1.2 times as long as at 0.3 or 0.6 MB.
@@ -33,6 +33,15 @@ class Scratch(NamedTuple):
     buffers: Buffers
     lanes: NDArray[Any]  # kernels.lanes.new_lanes
     orders: NDArray[np.int32]  # (n_cells,) scanning orders; empty without categories
+    places: NDArray[np.uint64]  # (3, d) of ``build_histogram``
+    remains: NDArray[np.float64]  # (2, width) of ``build_sparse_histogram``
+
+
+class Histogram(NamedTuple):
+    """Sums of a node's rows in every bin, and where they are in memory."""
+
+    cells: NDArray[np.float32]  # (n_cells, width)
+    address: int
 
 
 def feature_blocks(
@@ -85,16 +94,19 @@ class HistogramPool:
         self.vectors = row_vectors(layout.width)
         self.capacity = max(2, int(budget // (self.shape[0] * self.shape[1] * 4)))
         self.carry_rows = self.shape[0]  # enough for any block
-        self._codes = binned.codes
         prevailing = find_prevailing(binned)
-        self._is_sparse = prevailing >= 0
-        sparse = np.flatnonzero(self._is_sparse).astype(np.int32)
-        self._sparse = [
+        sparse = np.flatnonzero(prevailing >= 0).astype(np.int32)
+        cells = np.diff(self.offsets)
+        self.sparse = [
             SparseBlock.of(binned, part, prevailing[part])
             for part in feature_blocks(sparse, self.offsets, layout.width, 1)
+            if cells[part].sum() <= MOST_CELLS
         ]
+        self._is_sparse = np.zeros(binned.n_features, bool)
+        for block in self.sparse:
+            self._is_sparse[block.features] = True
         self.in_use = 0
-        self._free: list[NDArray[np.float32]] = []
+        self._free: list[Histogram] = []
         self._scratch: SimpleQueue[Scratch] = SimpleQueue()
 
     def blocks(self, features: NDArray[np.int32], n_threads: int) -> list[Block]:
@@ -102,7 +114,7 @@ class HistogramPool:
         dense = features[~self._is_sparse[features]]
         blocks = [
             Block(np.intersect1d(part.features, features).astype(np.int32), part)
-            for part in self._sparse
+            for part in self.sparse
         ]
         blocks = [block for block in blocks if len(block.features)]
         parts = feature_blocks(dense, self.offsets, self.shape[1], n_threads)
@@ -121,14 +133,17 @@ class HistogramPool:
         """Forget histograms that were handed out to a tree that is no longer grown."""
         self.in_use = 0
 
-    def take(self) -> NDArray[np.float32] | None:
+    def take(self) -> Histogram | None:
         """A histogram with undefined content, or None when the budget is used up."""
         if self.in_use >= self.capacity:
             return None
         self.in_use += 1
-        return self._free.pop() if self._free else aligned_empty(self.shape, np.float32)
+        if self._free:
+            return self._free.pop()
+        cells = aligned_empty(self.shape, np.float32)
+        return Histogram(cells, cells.ctypes.data)
 
-    def give_back(self, histogram: NDArray[np.float32] | None) -> None:
+    def give_back(self, histogram: Histogram | None) -> None:
         if histogram is not None:
             self.in_use -= 1
             self._free.append(histogram)
@@ -158,26 +173,6 @@ class HistogramPool:
             new_buffers(layout.n_outputs, layout.width),
             new_lanes(layout.code, layout.n_outputs, layout.width),
             np.empty(self.shape[0] if self.has_categories else 0, np.int32),
+            np.empty((3, len(self.offsets) - 1), np.uint64),
+            np.empty((2, layout.width)),
         )
-
-    def build(
-        self,
-        rows: NDArray[np.int32],
-        stats: NDArray[np.float32],
-        total: NDArray[np.float64],
-        block: Block,
-        scratch: Scratch,
-        out: NDArray[np.float32],
-    ) -> None:
-        """Histogram of some rows, whose statistics sum to total, in the cells of a block."""
-        sparse = block.sparse
-        if sparse is None:
-            build_histogram(
-                self._codes, rows, stats, block.features, self.offsets, self.vectors,
-                scratch.carry, out,
-            )  # fmt: skip
-        else:
-            build_sparse_histogram(
-                sparse.indptr, sparse.entries, sparse.cells, rows, stats, total, sparse.features,
-                sparse.prevailing, self.offsets, self.vectors, scratch.carry, out,
-            )  # fmt: skip

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from .bins import Binning
 from .curvature import Layout
+from .histograms import Histogram
 from .kernels.lanes import SplitSettings
 from .objectives import LeafRows
 from .params import Params
@@ -17,6 +18,12 @@ from .tree import Tree
 
 __all__ = ["Bounds", "GrownTree", "Node", "Search", "assemble", "smoothed", "split_settings"]
 
+
+def _nothing() -> Any:
+    return _EMPTY
+
+
+_EMPTY = np.empty(0, np.uint8)
 Bounds = tuple[NDArray[np.float64], NDArray[np.float64]]  # lowest, highest value (k,)
 
 
@@ -36,25 +43,20 @@ class Node:
     path: frozenset[int]  # features of the splits above
     low: NDArray[np.float64]  # (k,) bounds of its value
     high: NDArray[np.float64]
-    histogram: NDArray[np.float32] | None = None
-    splits: NDArray[np.float64] | None = None  # (d, SPLIT_FIELDS) of every feature
-    left_bins: NDArray[np.uint8] = field(default_factory=lambda: np.empty(0, np.uint8))
-    feature: int = -1
+    seed: int = -1  # of its random thresholds, negative: try all
+    wanted: bool = False  # its best split is to be searched
+    allowed: NDArray[np.uint8] = field(default_factory=_nothing)  # (d,) features it may be split on
+    histogram: Histogram | None = None
+    feature: int = -1  # of its best split, -1 without any
+    split: NDArray[np.float64] = field(default_factory=_nothing)  # (SPLIT_FIELDS,)
+    left_bins: NDArray[np.uint8] = field(
+        default_factory=_nothing
+    )  # (n_bins + 1,) of a categorical split
     children: tuple[Node, Node] | None = None
 
     @property
     def n_rows(self) -> int:
         return self.end - self.begin
-
-    @property
-    def wanted(self) -> bool:
-        """Whether its best split is to be searched."""
-        return self.splits is not None
-
-    @property
-    def split(self) -> NDArray[np.float64]:
-        assert self.splits is not None
-        return np.asarray(self.splits[self.feature])
 
 
 @dataclass(frozen=True, eq=False)
@@ -165,8 +167,7 @@ def _threshold(node: Node, binning: Binning) -> float:
 def _left_categories(node: Node, binning: Binning) -> NDArray[np.int32]:
     codes = binning.categories[node.feature]
     assert codes is not None
-    first = binning.cell_offsets[node.feature]
-    return np.sort(codes[node.left_bins[first : first + len(codes)] != 0])
+    return np.sort(codes[node.left_bins[: len(codes)] != 0])
 
 
 def split_settings(layout: Layout, params: Params, damped: bool) -> SplitSettings:

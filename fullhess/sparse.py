@@ -10,7 +10,6 @@ each other or not.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,6 +21,7 @@ __all__ = ["SparseBlock", "find_prevailing"]
 # Share of the prevailing bin from which on skipping it pays: an entry is read through two
 # further arrays, and the rest must be subtracted.
 LEAST_SHARE = 0.7
+MOST_CELLS = 2**16  # of a block
 _SAMPLE = 4096  # rows looked at before a column is counted
 
 
@@ -34,14 +34,14 @@ class SparseBlock:
     features : (f,) int32 ascending.
     prevailing : (f,) int64 cells of the prevailing bins.
     indptr : (n + 1,) int64 slices of ``entries`` of each row.
-    entries : (m,) uint16 or int32, numbers of cells in ``cells``.
-    cells : (c,) int64 the features' histogram cells.
+    entries : (m,) uint16 numbers of cells in ``cells``.
+    cells : (c,) int64 the features' histogram cells, no more than ``MOST_CELLS``.
     """
 
     features: NDArray[np.int32]
     prevailing: NDArray[np.int64]
     indptr: NDArray[np.int64]
-    entries: NDArray[Any]
+    entries: NDArray[np.uint16]
     cells: NDArray[np.int64]
 
     @classmethod
@@ -58,13 +58,12 @@ class SparseBlock:
         codes = binned.codes[:, features]
         rows, columns = np.nonzero(codes != prevailing)  # row by row
         numbers = first[columns] + codes[rows, columns]
-        small = len(cells) <= np.iinfo(np.uint16).max
         indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=len(codes)))])
         return cls(
             features,
             offsets[features] + prevailing,
             indptr.astype(np.int64),
-            numbers.astype(np.uint16 if small else np.int32),
+            numbers.astype(np.uint16),
             cells,
         )
 

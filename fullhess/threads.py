@@ -1,7 +1,8 @@
 """Threads for the kernels.
 
 Every kernel is compiled with ``nogil=True`` and works on one task (a block of
-features, of rows, a leaf). Plain Python threads hand out the tasks. This is
+features, of rows, a leaf). Plain Python threads hand out the tasks; while a tree grows
+they stay inside one kernel and take them there (``phases``). This is
 deliberate: Numba's own parallel layers either kill a forked child (OpenMP) or
 abort when two Python threads enter them (workqueue), and they compile slowly.
 A pool here belongs to one call, so training is safe after ``fork``, inside
@@ -25,7 +26,7 @@ from types import TracebackType
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Workers", "effective_n_jobs", "even_tasks"]
+__all__ = ["Job", "Workers", "effective_n_jobs", "even_tasks"]
 
 
 def available_cpus() -> int:
@@ -65,30 +66,30 @@ def even_tasks(sizes: NDArray[np.int64], n_tasks: int) -> NDArray[np.int64]:
     return np.unique(np.concatenate([[0], inner.clip(max=len(sizes)), [len(sizes)]]))
 
 
-class _Job:
-    """One parallel loop: a shared counter hands out task numbers.
+class Job:
+    """Something to do that threads may join at any time.
 
-    The caller works too and then waits for the threads that are *inside* the
-    loop, not for those that have yet to hear of it. So it does not matter how
-    many ever come: none, when they all wait in loops of their own.
+    Its owner works too and in the end waits for the threads that are *inside*, not for
+    those that have yet to hear of it. So it does not matter how many ever come: none,
+    when they all wait in jobs of their own.
+
+    Parameters
+    ----------
+    work : what a thread does, until nothing is left to do.
     """
 
-    def __init__(self, n_tasks: int, task: Callable[[int], None]) -> None:
-        self.n_tasks = n_tasks
-        self.task = task
-        self.counter = itertools.count()
-        self.error: BaseException | None = None
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+        self.error: BaseException | None = None  # the first one, of any thread
         self.lock = threading.Lock()
-        self.helpers_inside = 0
-        self.closed = False  # no helper may enter any more
-        self.left = threading.Event()  # closed, and the last helper is gone
+        self.invited = 0  # threads that are inside, or have yet to hear of it
+        self._helpers_inside = 0
+        self._closed = False  # no helper may enter any more
+        self._left = threading.Event()  # closed, and the last helper is gone
 
     def work(self) -> None:
         try:
-            for i in self.counter:
-                if i >= self.n_tasks or self.error is not None:
-                    return
-                self.task(i)
+            self._work()
         except BaseException as error:
             with self.lock:
                 if self.error is None:
@@ -96,27 +97,44 @@ class _Job:
 
     def help(self) -> None:
         with self.lock:
-            if self.closed:
+            if self._closed:
                 return
-            self.helpers_inside += 1
+            self._helpers_inside += 1
         self.work()
         with self.lock:
-            self.helpers_inside -= 1
-            if self.closed and self.helpers_inside == 0:
-                self.left.set()
+            self.invited -= 1
+            self._helpers_inside -= 1
+            if self._closed and self._helpers_inside == 0:
+                self._left.set()
 
     def finish(self) -> None:
         """Wait for the helpers. An interrupt may come anywhere, so every step repeats safely."""
         while True:
             try:
                 with self.lock:
-                    self.closed = True
-                    if self.helpers_inside == 0:
-                        self.left.set()
-                self.left.wait()
+                    self._closed = True
+                    if self._helpers_inside == 0:
+                        self._left.set()
+                self._left.wait()
                 return
             except KeyboardInterrupt as error:
                 self.error = error  # no further task is begun
+
+
+class _Loop(Job):
+    """A parallel loop: a shared counter hands out task numbers."""
+
+    def __init__(self, n_tasks: int, task: Callable[[int], None]) -> None:
+        super().__init__(self._take_tasks)
+        self.n_tasks = n_tasks
+        self.task = task
+        self.counter = itertools.count()
+
+    def _take_tasks(self) -> None:
+        for i in self.counter:
+            if i >= self.n_tasks or self.error is not None:
+                return
+            self.task(i)
 
 
 class Workers:
@@ -129,7 +147,7 @@ class Workers:
 
     def __init__(self, n_jobs: int | None = None) -> None:
         self.n_threads = effective_n_jobs(n_jobs)
-        self._jobs: SimpleQueue[_Job | None] = SimpleQueue()
+        self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._starting = threading.Lock()
 
@@ -167,11 +185,9 @@ class Workers:
             for i in range(n_tasks):
                 task(i)
             return
-        job = _Job(n_tasks, task)
+        job = _Loop(n_tasks, task)
         try:
-            self._start(n_helpers)
-            for _ in range(n_helpers):
-                self._jobs.put(job)
+            self.invite(job, n_helpers)
             job.work()
         except KeyboardInterrupt as error:  # between two tasks
             job.error = error
@@ -194,6 +210,16 @@ class Workers:
 
         self.run(len(bounds) - 1, group)
 
+    def invite(self, job: Job, n_helpers: int) -> None:
+        """Let as many threads help with a job, with those that are invited already."""
+        with job.lock:
+            n_more = min(n_helpers, self.n_threads - 1) - job.invited
+            job.invited += max(n_more, 0)
+        if n_more > 0:
+            self._start(n_helpers)
+            for _ in range(n_more):
+                self._jobs.put(job)
+
     def _start(self, n_helpers: int) -> None:
         with self._starting:
             while len(self._threads) < n_helpers:
@@ -204,7 +230,7 @@ class Workers:
                 self._threads.append(thread)
 
 
-def _serve(jobs: SimpleQueue[_Job | None]) -> None:
+def _serve(jobs: SimpleQueue[Job | None]) -> None:
     while (job := jobs.get()) is not None:
         job.help()
     jobs.put(None)  # for the next thread; an interrupted start may have left one uncounted

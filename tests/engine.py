@@ -11,13 +11,15 @@ from naive_tree import all_splits, node_value
 from strategies import Problem
 
 import fullhess
+from fullhess.bins import BinnedMatrix
 from fullhess.curvature import Layout, LayoutName
 from fullhess.grower import Grower
-from fullhess.histograms import Block
-from fullhess.kernels.histogram import sum_rows
+from fullhess.histograms import Block, HistogramPool, Scratch
+from fullhess.kernels.categories import order_categories
+from fullhess.kernels.histogram import build_histogram, build_sparse_histogram, sum_rows
 from fullhess.kernels.rows import VECTOR
 from fullhess.kernels.softmax_leaves import pack_leaves
-from fullhess.kernels.splitting import SPLIT_FIELDS
+from fullhess.kernels.splitting import SPLIT_FIELDS, find_best_splits
 from fullhess.leaf_problem import DEFAULT_MAX_RANGE
 from fullhess.params import Params
 from fullhess.threads import Workers
@@ -87,6 +89,30 @@ def same_tree(a: Tree, b: Tree) -> bool:
     return all(x.shape == y.shape and np.array_equal(x, y, equal_nan=True) for x, y in pairs)
 
 
+def build_block(
+    pool: HistogramPool,
+    binned: BinnedMatrix,
+    rows: Array,
+    stats: Array,
+    total: Array,
+    block: Block,
+    scratch: Scratch,
+    out: Array,
+) -> None:
+    """Histogram of some rows, whose statistics sum to total, in the cells of a block."""
+    sparse = block.sparse
+    if sparse is None:
+        build_histogram(
+            binned.codes, rows, stats, block.features, pool.offsets, pool.vectors,
+            scratch.places, scratch.carry, out,
+        )  # fmt: skip
+    else:
+        build_sparse_histogram(
+            sparse.indptr, sparse.entries, sparse.cells, rows, stats, total, sparse.features,
+            sparse.prevailing, pool.offsets, pool.vectors, scratch.remains, scratch.carry, out,
+        )  # fmt: skip
+
+
 class Search:
     """One node of all rows, searched with the grower's own buffers and kernels."""
 
@@ -112,28 +138,39 @@ class Search:
         sums = np.empty(stats.shape[1])
         sum_rows(rows, stats, sums)
         self.node = self.grower._new_node(0, None, 0, len(rows), sums)
-        self.node.splits = np.full((binned.n_features, SPLIT_FIELDS), np.nan)
-        self.node.left_bins = np.full(self.grower.pool.shape[0], 7, np.uint8)
+        self.splits = np.full((binned.n_features, SPLIT_FIELDS), np.nan)
+        self.left_bins = np.full(self.grower.pool.shape[0], 7, np.uint8)
         self.features = np.arange(binned.n_features, dtype=np.int32)
         with self.grower.pool.scratch() as self.scratch:
             self.histogram = self.scratch.histogram
-            self.grower.pool.build(
-                rows, stats, sums, Block(self.features), self.scratch, self.histogram
+            whole = Block(self.features)
+            build_block(
+                self.grower.pool, binned, rows, stats, sums, whole, self.scratch, self.histogram
             )
 
     def run(self, allowed=None):
         allowed = np.ones(len(self.features), np.uint8) if allowed is None else allowed
-        self.grower._find(self.node, self.features, allowed, self.scratch, self.histogram)
-        return self.node.splits
+        grower, node, scratch = self.grower, self.node, self.scratch
+        binning = self.problem.binned.binning
+        bins = (binning.n_bins, grower.pool.offsets, binning.features.categorical)
+        given = (self.histogram, self.features, allowed, *bins)
+        if len(scratch.orders):
+            order_categories(*given, grower.settings, node.center, scratch.orders)
+        find_best_splits(
+            *given, scratch.orders, grower.settings, node.center, node.score, grower._monotone,
+            node.low, node.high, grower._node_seed(node), scratch.buffers, scratch.lanes,
+            self.left_bins, self.splits,
+        )  # fmt: skip
+        return self.splits
 
     def left_mask(self, feature):
         """(n,) the rows that the found split sends left."""
         codes = self.problem.binned.codes[:, feature].astype(np.int64)
-        _, _, last, default_left, _, _ = self.node.splits[feature]
+        _, _, last, default_left, _, _ = self.splits[feature]
         n_bins = self.problem.binned.binning.n_bins[feature]
         if self.problem.binned.binning.features.categorical[feature]:
             first = self.grower.pool.offsets[feature]
-            marks = self.node.left_bins[first : first + n_bins + 1]
+            marks = self.left_bins[first : first + n_bins + 1]
             return np.where(codes < n_bins, marks[np.minimum(codes, n_bins - 1)] == 1, False)
         return np.where(codes == n_bins, bool(default_left), codes <= last)
 

@@ -59,7 +59,7 @@ def test_best_split_of_ordered_categories_is_the_oracles(seed, missing, most, le
     search = searched(problem, params, *kinds)
     candidates, _ = search.candidates(0, slack=0.0)
     assume(all(c["determined"] for c in candidates))
-    split = search.node.splits[0]
+    split = search.splits[0]
     if split[0] == -np.inf:
         assert not candidates
         return
@@ -158,14 +158,14 @@ def test_the_extra_ridge_lowers_the_gain_of_ordered_splits_alone():
     problem = categories_problem(4)
     plain = searched(problem, NaiveParams())
     dear = searched(problem, NaiveParams(cat_l2=20.0))
-    assert dear.node.splits[0, 0] < plain.node.splits[0, 0]
+    assert dear.splits[0, 0] < plain.splits[0, 0]
     assert dear.node.score == plain.node.score
     g, H = problem.stats()
     mask = dear.left_mask(0)
     scored = score_partitions(mask[None], g, H, dear.params, None, 20.0)
-    np.testing.assert_allclose(dear.node.splits[0, 1], scored["score"][0], rtol=1e-5)
+    np.testing.assert_allclose(dear.splits[0, 1], scored["score"][0], rtol=1e-5)
     alone = [
-        searched(problem, replace(NaiveParams(max_cat_to_onehot=50), cat_l2=l2)).node.splits[0]
+        searched(problem, replace(NaiveParams(max_cat_to_onehot=50), cat_l2=l2)).splits[0]
         for l2 in (0.0, 20.0)
     ]
     assert np.array_equal(*alone)

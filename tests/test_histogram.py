@@ -57,8 +57,9 @@ class Cells:
         out = np.full(self.carry.shape, np.nan, np.float32) if out is None else out
         vectors = row_vectors(self.stats.shape[1])
         rows = np.asarray(rows, np.int32)
+        places = np.zeros((3, len(self.features)), np.uint64)
         build_histogram(
-            self.codes, rows, self.stats, features, self.offsets, vectors, self.carry, out
+            self.codes, rows, self.stats, features, self.offsets, vectors, places, self.carry, out
         )
         return out
 
@@ -193,7 +194,8 @@ def test_float_error_stays_below_one_in_a_million_on_five_million_rows(rng):
     offsets = np.array([0, 3])
     out = np.empty((3, 8), np.float32)
     rows, features = np.arange(n, dtype=np.int32), np.zeros(1, np.int32)
-    build_histogram(codes, rows, stats, features, offsets, (0,), np.zeros((3, 8)), out)
+    places, carry = np.zeros((3, 1), np.uint64), np.zeros((3, 8))
+    build_histogram(codes, rows, stats, features, offsets, (0,), places, carry, out)
     for cell in range(2):
         inside = codes[:, 0] == cell
         count = np.count_nonzero(inside)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from engine import same_tree
+from engine import build_block, same_tree
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -44,10 +44,11 @@ def test_sparse_cells_are_the_dense_ones(seed, n, density):
     blocks = pool.blocks(features, 1)
     with pool.scratch() as scratch:
         for block in blocks:
-            pool.build(rows, stats, total, block, scratch, found)
+            build_block(pool, binned, rows, stats, total, block, scratch, found)
         pool.carry_rows = pool.shape[0]
     with pool.scratch() as scratch:
-        pool.build(rows, stats, total, Block(features), scratch, wanted)
+        whole = Block(features)
+        build_block(pool, binned, rows, stats, total, whole, scratch, wanted)
         assert not scratch.carry.any()
     assert np.array_equal(found[:, 0], wanted[:, 0])
     assert np.array_equal(found[found[:, 0] == 0], wanted[found[:, 0] == 0])

@@ -46,7 +46,7 @@ def rounding(search: Search, mask, value) -> float:
 
 def check_feature(search: Search, feature: int) -> None:
     """The found split of a feature is valid, has the gain it says, and none is better."""
-    params, split = search.params, search.node.splits[feature]
+    params, split = search.params, search.splits[feature]
     candidates, value = search.candidates(feature, slack=0.0)
     enough = params.min_child_weight * (1 + RTOL)
     certain = [c for c in candidates if c["determined"] and c["child_weight"] >= enough]

@@ -284,17 +284,17 @@ def test_a_search_that_fails_half_way_gives_all_histograms_back(n_calls, monkeyp
     _, label, binned = problem()
     with Trainer(FAST, binned, label) as trainer, Trainer(FAST, binned, label) as other:
         calls = 0
-        find = fullhess.grower.find_best_splits
+        work = fullhess.phases.work
 
-        def find_or_fail(*args: Any) -> None:
+        def work_or_fail(*args: Any) -> Any:
             nonlocal calls
             calls += 1
             if calls == n_calls:
                 raise MemoryError
-            find(*args)
+            return work(*args)
 
         with monkeypatch.context() as patch:
-            patch.setattr("fullhess.grower.find_best_splits", find_or_fail)
+            patch.setattr("fullhess.phases.work", work_or_fail)
             before = state_of(trainer)
             with pytest.raises(MemoryError):
                 trainer.step()

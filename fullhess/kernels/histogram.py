@@ -217,8 +217,8 @@ def _prefetch_row(rows, r, stats, codes, column):
     prefetch(codes, ahead * codes.shape[1] + column)
 
 
-@kernel(allocates=True)
-def build_histogram(codes, rows, stats, features, cell_offsets, vectors, carry, out):
+@kernel
+def build_histogram(codes, rows, stats, features, cell_offsets, vectors, places, carry, out):
     """Sum the statistics of some rows into the cells of a block of features.
 
     Parameters
@@ -229,6 +229,7 @@ def build_histogram(codes, rows, stats, features, cell_offsets, vectors, carry, 
     features : (f,) int32 the block.
     cell_offsets : (d + 1,) int64 first cell of each feature.
     vectors : ``row_vectors(width)``.
+    places : (3, at least f) uint64 scratch.
     carry : (at least the cells of the block, width) float64, zeros; left as zeros.
     out : (n_cells, width) float32; the block's cells are overwritten.
     """
@@ -236,9 +237,9 @@ def build_histogram(codes, rows, stats, features, cell_offsets, vectors, carry, 
     width = stats.shape[1]
     n_features = features.shape[0]
     # Unsigned numbers: Numba would test a signed index for being negative, every time.
-    column = np.empty(n_features, np.uint64)
-    base = np.empty(n_features, np.uint64)  # first cell of the feature
-    slot = np.empty(n_features, np.uint64)  # its first row of the carry
+    column = places[0]
+    base = places[1]  # first cell of the feature
+    slot = places[2]  # its first row of the carry
     used = 0
     flush_count = np.float32(FLUSH_COUNT)
     flushed = False
@@ -289,10 +290,10 @@ def build_histogram(codes, rows, stats, features, cell_offsets, vectors, carry, 
                     row_carry[w] = 0.0
 
 
-@kernel(allocates=True)
+@kernel
 def build_sparse_histogram(
-    indptr, entries, cells, rows, stats, total, features, prevailing, cell_offsets, vectors, carry,
-    out,
+    indptr, entries, cells, rows, stats, total, features, prevailing, cell_offsets, vectors,
+    remains, carry, out,
 ):  # fmt: skip
     """Sum the statistics of some rows into the cells of sparse columns.
 
@@ -301,6 +302,7 @@ def build_sparse_histogram(
     indptr, entries, cells, features, prevailing : see ``sparse.SparseBlock``.
     total : (width,) float64 sum of the rows' statistics.
     rows, stats, cell_offsets, vectors, out : as in ``build_histogram``.
+    remains : (2, width) float64 scratch.
     carry : (at least the number of cells, width) float64, zeros; left as zeros.
     """
     n = rows.shape[0]
@@ -330,8 +332,8 @@ def build_sparse_histogram(
                 for w in range(width):
                     cell[w] = row_carry[w] + cell[w]
                     row_carry[w] = 0.0
-    rest = np.empty(width)
-    size = np.empty(width)
+    rest = remains[0]
+    size = remains[1]
     for j in range(features.shape[0]):
         for w in range(width):
             rest[w] = total[w]

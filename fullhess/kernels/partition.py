@@ -1,7 +1,8 @@
-"""Rows of a node to its children.
+"""Rows of a node to its children, a chunk of them at a time.
 
     rows   [ ... | r0 r1 r2 r3 r4 r5 | ... ]      the node's slice
-    after  [ ... | r0 r3 r4 | r1 r2 r5 | ... ]    left rows, then right rows
+    spare  [ ... | r0 r3 r4 | r5 r2 r1 | ... ]    parted: right rows from the end on
+    after  [ ... | r0 r3 r4 | r1 r2 r5 | ... ]    placed: left rows, then right rows
 
 The order inside each child stays the order before: ascending, since the root
 starts so. Memory is then read in one direction however deep the node is.
@@ -18,22 +19,24 @@ PREFETCH_ROWS = 16
 
 
 @kernel
-def partition_rows(
+def part_rows(
     codes, feature, split_bin, missing_code, default_left, categorical, left_bins, rows, spare
 ):
-    """Reorder ``rows`` in place; returns the number of rows on the left.
+    """Left rows to the front of ``spare``, right rows to its end; the number of left ones.
+
+    The right rows are written backwards: the last one comes first.
 
     Parameters
     ----------
     codes : (n, d) uint8 or uint16.
     split_bin : a numeric code up to this one goes left.
     left_bins : (n_bins + 1,) uint8, the categories that go left.
-    rows : (m,) int32, the node's slice.
-    spare : (at least m,) int32 scratch.
+    rows : (m,) int32.
+    spare : (m,) int32 output.
     """
-    n_left = 0
-    n_right = 0
     n = rows.shape[0]
+    n_left = 0
+    n_right = n - 1
     n_columns = np.int64(codes.shape[1])
     for r in range(n):
         prefetch(codes, rows[min(r + PREFETCH_ROWS, n - 1)] * n_columns + feature)
@@ -46,13 +49,22 @@ def partition_rows(
         else:
             goes_left = code <= split_bin
         # Both writes always happen, so that the processor has no branch to guess.
-        rows[n_left] = row
+        spare[n_left] = row
         spare[n_right] = row
         n_left += goes_left
-        n_right += not goes_left
-    for r in range(n_right):
-        rows[n_left + r] = spare[r]
+        n_right -= not goes_left
     return n_left
+
+
+@kernel
+def place_rows(spare, left, right):
+    """Copy parted rows (``part_rows``) to their places, both in ascending order."""
+    n_left = left.shape[0]
+    for r in range(n_left):
+        left[r] = spare[r]
+    last = spare.shape[0] - 1
+    for r in range(right.shape[0]):
+        right[r] = spare[last - r]
 
 
 @kernel

@@ -19,7 +19,7 @@ from fullhess.curvature import Layout
 from fullhess.ensemble import Ensemble
 from fullhess.kernels.histogram import build_histogram, row_vectors
 from fullhess.kernels.lanes import SplitSettings, new_lanes
-from fullhess.kernels.partition import partition_rows
+from fullhess.kernels.partition import part_rows, place_rows
 from fullhess.kernels.softmax_leaves import accumulate_leaves
 from fullhess.kernels.splitting import SPLIT_FIELDS, find_best_splits, new_buffers
 from fullhess.objectives import Softmax
@@ -75,7 +75,7 @@ def node(request) -> Node:
 def _build(node: Node, carry: np.ndarray, out: np.ndarray) -> None:
     build_histogram(
         node.binned.codes, node.rows, node.stats, node.features, node.offsets,
-        row_vectors(node.layout.width), carry, out,
+        row_vectors(node.layout.width), np.empty((3, N_FEATURES), np.uint64), carry, out,
     )  # fmt: skip
 
 
@@ -114,16 +114,17 @@ def test_find_best_splits(node, benchmark):
     assert (out[:, 4] + out[:, 5] == N_ROWS).all()
 
 
-def test_partition_rows(node, benchmark):
-    rows, spare = node.rows.copy(), np.empty_like(node.rows)
+def test_part_and_place_rows(node, benchmark):
+    rows, spare = np.empty_like(node.rows), np.empty_like(node.rows)
     middle = int(node.binned.binning.n_bins[0]) // 2
 
     def partition() -> Any:
-        rows[:] = node.rows
-        return partition_rows(
+        n_left = part_rows(
             node.binned.codes, 0, middle, int(node.binned.binning.n_bins[0]), False, False,
-            np.empty(0, np.uint8), rows, spare,
+            np.empty(0, np.uint8), node.rows, spare,
         )  # fmt: skip
+        place_rows(spare, rows[:n_left], rows[n_left:])
+        return n_left
 
     n_left = benchmark(partition)
     goes_left = node.binned.codes[:, 0] <= middle
