@@ -184,10 +184,25 @@ def _descend(problem: LeafProblem, active: NDArray[np.int64], x: NDArray[np.floa
     not converged starts again with steps which never raise the loss.
     """
     guess = _may_guess(problem)
-    left = _iterate(problem, active, x, guess)
+    tried = _solve_whole(problem, active, x) if guess and not problem.is_path else None
+    if tried is None:
+        left = _iterate(problem, active, x, guess)
+    else:
+        lost = active[tried[active] & np.isnan(x[active, 0])]
+        left = np.append(lost, _iterate(problem, active[~tried[active]], x, guess))
     if guess and len(left):
         x[left] = 0.0
         _iterate(problem, left, x, guess=False)
+
+
+def _solve_whole(
+    problem: LeafProblem, active: NDArray[np.int64], x: NDArray[np.float64]
+) -> NDArray[np.bool_] | None:
+    """Solve leaves one by one where that is faster, see ``LeafEvaluator.solve_whole``."""
+    layout = problem.objective.layout(problem.split_hessian)
+    first = split_sums(problem.grown.sums, layout)
+    limits = (problem.params.reg_lambda, MAX_GUESSES, CONVERGED_RANGE)
+    return problem.evaluator.solve_whole(active, layout, first, *limits, x)
 
 
 def _may_guess(problem: LeafProblem) -> bool:
@@ -213,6 +228,8 @@ def _iterate(
     first = problem.split_hessian
     reuse = not (problem.is_bounded or constrained) and (guess or first == "full")
     for step_number in range(MAX_GUESSES if guess else MAX_STEPS):
+        if len(active) == 0:
+            break
         if step_number == 0 and reuse:
             layout = problem.objective.layout(first)
             sums = split_sums(problem.grown.sums[active], layout)
@@ -234,8 +251,6 @@ def _iterate(
             if problem.is_path:
                 moving[:] = moving.any() and inside.all()
         active = active[moving]
-        if len(active) == 0:
-            break
     return active
 
 

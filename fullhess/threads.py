@@ -26,6 +26,8 @@ from types import TracebackType
 import numpy as np
 from numpy.typing import NDArray
 
+from .memory import Buffers
+
 __all__ = ["Job", "Workers", "effective_n_jobs", "even_tasks"]
 
 
@@ -147,6 +149,7 @@ class Workers:
 
     def __init__(self, n_jobs: int | None = None) -> None:
         self.n_threads = effective_n_jobs(n_jobs)
+        self.buffers = Buffers()  # of the thread that hands out the work
         self._jobs: SimpleQueue[Job | None] = SimpleQueue()
         self._threads: list[threading.Thread] = []
         self._starting = threading.Lock()

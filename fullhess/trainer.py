@@ -55,7 +55,8 @@ class Trainer:
     Attributes
     ----------
     params : the settings, with ``leaf_prior="auto"`` decided.
-    raw : (n_samples, k) scores of the training rows after the rounds so far.
+    raw : (n_samples, k) scores of the training rows after the rounds so far. The next but
+        one round writes over this array.
     """
 
     def __init__(
@@ -88,6 +89,7 @@ class Trainer:
         self.indptr = [0]
         self.base_score = self._start(base_score)
         self.raw = self._margins(binned, base_margin, init_margin, "")
+        self._next_raw = np.empty_like(self.raw)  # new memory in every round would cost more
         self._configure(self.params)
 
     def __enter__(self) -> Trainer:
@@ -216,7 +218,8 @@ class Trainer:
             rate = replace(self.params, learning_rate=learning_rate).learning_rate
         generators = self._generators()
         n_trees = self.params.num_parallel_tree
-        raw = self.raw.copy()
+        raw = self._next_raw
+        np.copyto(raw, self.raw)
         if n_trees == 1:
             trees = [self._add(*self._grow(*generators, rate), raw)]
         else:  # a grown tree's rows are overwritten by the next one
@@ -225,6 +228,7 @@ class Trainer:
                 add_tree_on_bins(tree, self.binned, raw, self.workers)
         trees = self.trees + trees
         indptr = [*self.indptr, len(trees)]
+        self._next_raw = self.raw
         self.raw, self.trees, self.indptr = raw, trees, indptr
 
     def _generators(self) -> tuple[np.random.Generator, np.random.Generator]:

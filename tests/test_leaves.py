@@ -15,10 +15,11 @@ from naive_checks import check_leaf_values, regularised_loss, tree_parents, tree
 from strategies import LABELS, STAND_INS, WEIGHTS, Problem, make_rows, problems, rows_of, seeds
 
 import fullhess
+from fullhess import leaves
 from fullhess.bins import BinnedMatrix
 from fullhess.leaf_problem import DEFAULT_MAX_RANGE
 from fullhess.leaves import MATRIX_MAX_OUTPUTS, effective_solver
-from fullhess.objectives import CustomObjective, Softmax, SquaredError
+from fullhess.objectives import CustomObjective, Softmax, SquaredError, softmax
 from fullhess.params import Params
 
 CURVATURES = ("full", *STAND_INS)
@@ -352,3 +353,36 @@ def test_backtracking_never_raises_a_custom_loss(rng, derivatives, prior, solver
     raws = [model.predict_raw(binned, rounds=slice(0, t)) for t in range(1, 5)]
     losses = [quartic_loss(raw, y).sum() for raw in (np.zeros((60, 3)), *raws)]
     assert (np.diff(losses) <= 1e-12 * losses[0]).all() and losses[-1] < 0.9 * losses[0]
+
+
+def softmax_rounds(rng, **params):
+    """The leaf values of two trees, one of which has a leaf with most of the rows."""
+    X = rng.standard_normal((3000, 5))
+    X[:, 0] *= rng.random(3000) < 0.1  # most rows are equal here
+    label = (X + rng.gumbel(size=X.shape)).argmax(axis=1)
+    binned = BinnedMatrix.from_quantiles(X, max_bins=16)
+    settings_ = {"max_depth": 3, "leaf_prior": "ridge", "n_jobs": 2, **params}
+    return [tree.values for tree in fullhess.train(settings_, binned, label).trees[:2]]
+
+
+@pytest.mark.parametrize("split_hessian", ["full", "diagonal"])
+def test_leaves_solved_whole_or_run_by_run_have_the_same_values(rng, monkeypatch, split_hessian):
+    seed = int(rng.integers(2**31))
+    found = []
+    for rows in (0, 500, 10**6):  # all leaves run by run, large ones, none
+        monkeypatch.setattr(softmax, "_WHOLE_ROWS", rows)
+        monkeypatch.setattr(softmax, "_WHOLE_SHARE", 0.0)
+        rng = np.random.default_rng(seed)
+        found.append(softmax_rounds(rng, split_hessian=split_hessian, reg_lambda=1e-3))
+    for values in found[1:]:
+        for mine, theirs in zip(found[0], values, strict=True):
+            assert np.allclose(mine, theirs, rtol=0.0, atol=1e-7)
+
+
+def test_leaves_that_guesses_do_not_solve_are_solved_by_safe_steps(rng, monkeypatch):
+    seed = int(rng.integers(2**31))
+    expected = softmax_rounds(np.random.default_rng(seed))
+    monkeypatch.setattr(leaves, "MAX_GUESSES", 1)  # then no leaf has converged
+    found = softmax_rounds(np.random.default_rng(seed))
+    for mine, theirs in zip(found, expected, strict=True):
+        assert np.allclose(mine, theirs, rtol=0.0, atol=1e-6)

@@ -18,6 +18,21 @@ from .solve import (
 )
 
 
+@kernel
+def newton_direction(layout, gradient, curvature, x, reg_lambda, packed, b, out):
+    """out = -(A + λI)⁻¹(g + λx) of one leaf; ``packed`` (m,) and ``b`` (k,) are scratch."""
+    for j in range(b.shape[0]):
+        b[j] = -gradient[j] - reg_lambda * x[j]
+    for e in range(packed.shape[0]):
+        packed[e] = curvature[e]
+    if layout == LAPLACIAN:
+        solve_laplacian(packed, b, reg_lambda, out)
+    elif layout == DENSE:
+        solve_dense(packed, b, reg_lambda, out)
+    else:
+        solve_diagonal(packed, b, reg_lambda, out)
+
+
 @kernel(allocates=True)
 def newton_directions(layout, gradient, curvature, x, reg_lambda, out):
     """out[i] = -(A_i + λI)⁻¹(g_i + λx_i) of every leaf.
@@ -28,16 +43,9 @@ def newton_directions(layout, gradient, curvature, x, reg_lambda, out):
     b = np.empty(x.shape[1])
     packed = np.empty(curvature.shape[1])
     for leaf in range(x.shape[0]):
-        for j in range(b.shape[0]):
-            b[j] = -gradient[leaf, j] - reg_lambda * x[leaf, j]
-        for e in range(packed.shape[0]):
-            packed[e] = curvature[leaf, e]
-        if layout == LAPLACIAN:
-            solve_laplacian(packed, b, reg_lambda, out[leaf])
-        elif layout == DENSE:
-            solve_dense(packed, b, reg_lambda, out[leaf])
-        else:
-            solve_diagonal(packed, b, reg_lambda, out[leaf])
+        newton_direction(
+            layout, gradient[leaf], curvature[leaf], x[leaf], reg_lambda, packed, b, out[leaf]
+        )
 
 
 @kernel(allocates=True)

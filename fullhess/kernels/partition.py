@@ -70,7 +70,12 @@ def place_rows(spare, left, right):
 @kernel
 def add_leaf_values(rows, value, raw):
     """raw[rows] += value, in the precision of ``raw``."""
+    k = np.int64(raw.shape[1])
+    last = rows.shape[0] - 1
     for r in range(rows.shape[0]):
+        ahead = rows[min(r + PREFETCH_ROWS, last)] * k
+        prefetch(raw, ahead)
+        prefetch(raw, ahead + k - 1)
         row = rows[r]
-        for j in range(raw.shape[1]):
+        for j in range(k):
             raw[row, j] += value[j]

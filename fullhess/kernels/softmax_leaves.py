@@ -33,6 +33,12 @@ def _padded(n):
 
 
 @kernel
+def packed_size(n, k):
+    """Numbers that n rows of a leaf take in ``pack_leaves``."""
+    return _padded(n) * (k + 1)
+
+
+@kernel
 def pack_leaves(raw, label, weight, rows, begin, end, place, scores, label_out):
     """Copy runs of rows, block by block: the scores of each class, then the weights.
 
@@ -84,25 +90,34 @@ def accumulate_leaves(scores, label, begin, end, place, shift, gradient, edges):
     lanes = new_block(k + EXTRA_ROWS)
     sums = np.empty((edges.shape[1], VECTOR))  # of an edge, lane by lane
     for run in range(begin.shape[0]):
-        g = gradient[run]
-        g[:] = 0.0
-        sums[:, :] = 0.0
-        at = place[run]
-        for start in range(begin[run], end[run], BLOCK):
-            n = min(BLOCK, end[run] - start)
-            _load_block(scores, at, n, shift[run], lanes)
-            exponentiate(lanes, k)
-            _accumulate_gradient(lanes, k, n, label[start : start + n], g)
-            entry = 0
-            for i in range(k - 1):
-                weighted_dots(lanes, i, k + WEIGHT, i + 1, k - 1 - i, sums, entry)
-                entry += k - 1 - i
-            at += (k + 1) * _padded(n)
-        for e in range(edges.shape[1]):
-            total = 0.0
-            for lane in range(VECTOR):
-                total += sums[e, lane]
-            edges[run, e] = total
+        own = label[begin[run] : end[run]]
+        accumulate_run(scores, place[run], own, shift[run], lanes, sums, gradient[run], edges[run])
+
+
+@kernel
+def accumulate_run(scores, at, label, shift, lanes, sums, gradient, edges):
+    """Gradient (k,) and Laplacian (k(k-1)/2,) of a packed run that begins at ``scores[at]``.
+
+    lanes, sums : scratch, (k + EXTRA_ROWS, BLOCK) and (k(k-1)/2, VECTOR) float64.
+    """
+    k = shift.shape[0]
+    gradient[:] = 0.0
+    sums[:, :] = 0.0
+    for start in range(0, label.shape[0], BLOCK):
+        n = min(BLOCK, label.shape[0] - start)
+        _load_block(scores, at, n, shift, lanes)
+        exponentiate(lanes, k)
+        _accumulate_gradient(lanes, k, n, label[start : start + n], gradient)
+        entry = 0
+        for i in range(k - 1):
+            weighted_dots(lanes, i, k + WEIGHT, i + 1, k - 1 - i, sums, entry)
+            entry += k - 1 - i
+        at += (k + 1) * _padded(n)
+    for e in range(edges.shape[0]):
+        total = 0.0
+        for lane in range(VECTOR):
+            total += sums[e, lane]
+        edges[e] = total
 
 
 @kernel

@@ -157,6 +157,26 @@ class LeafEvaluator:
         """
         return None
 
+    def solve_whole(
+        self,
+        active: NDArray[np.int64],
+        layout: Layout,
+        first: Sums,
+        reg_lambda: float,
+        max_steps: int,
+        converged_range: float,
+        x: NDArray[np.float64],
+    ) -> NDArray[np.bool_] | None:
+        """Solve active leaves that do not depend on each other, one after the other.
+
+        layout, first : sums of all leaves at zero, for the first step.
+        x : (L, k) output.
+
+        Returns (L,) which leaves have been tried, or None if it cannot; the values of those
+        that did not converge are NaN.
+        """
+        return None
+
     def losses(self, active: NDArray[Any], shift: NDArray[np.float64]) -> NDArray[np.float64]:
         """(a,) weighted loss of each active leaf."""
         leaves = self.leaves.subset(active)

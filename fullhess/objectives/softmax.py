@@ -13,7 +13,8 @@ from ..kernels import softmax as kernels
 from ..kernels.many_classes import solve_leaf_by_products
 from ..kernels.rows import VECTOR
 from ..kernels.softmax_leaves import accumulate_leaves, pack_leaves
-from ..memory import aligned_empty
+from ..kernels.softmax_solve import LEAST_GUESS, solve_whole_leaves
+from ..kernels.team import new_control
 from ..threads import Workers, even_tasks
 from .base import LeafEvaluator, LeafRows, Objective, Sums, row_tasks
 
@@ -28,6 +29,10 @@ _CURVATURES = {
 }
 _SMALLEST_SHARE = 1e-10  # of a class without training rows
 _ROWS_PER_RUN = 8192  # a leaf's rows are summed in runs of this many
+# Leaves of no more than this many rows, or than this share of all, are solved whole, each
+# by one thread.
+_WHOLE_ROWS = 8192
+_WHOLE_SHARE = 1 / 16
 _NUMBERS_PER_TASK = 1_000_000  # probabilities and products of a pass: half a millisecond or less
 
 
@@ -102,7 +107,7 @@ class Softmax(Objective):
 
     def guess_minimum(self, step: NDArray[np.float64]) -> NDArray[np.float64]:
         """log(1 + step), centred: the minimum itself where all rows of a leaf are alike."""
-        values = np.log1p(np.maximum(step, -0.9))
+        values = np.log1p(np.maximum(step, LEAST_GUESS))
         return np.asarray(values - values.mean(axis=1, keepdims=True))
 
     def leaf_evaluator(
@@ -119,15 +124,19 @@ class Softmax(Objective):
 class _PackedLeaves(LeafEvaluator):
     """Rows copied leaf by leaf once, so that every pass reads memory in order."""
 
+    @property
+    def _rows_per_run(self) -> int:
+        """With many classes the sums of a run are themselves large."""
+        size = max(_ROWS_PER_RUN, 16 * self.objective.layout("full").n_curvature)
+        return -(-size // kernels.BLOCK) * kernels.BLOCK
+
     @cached_property
     def _runs(self) -> NDArray[np.int64]:
         """(4, m) leaf, first row, end, place of runs of rows: they depend on the leaf alone, so
         that every sum is the same for any number of threads.
         """
         k = self.objective.n_outputs
-        # With many classes the sums of a run are themselves large.
-        size = max(_ROWS_PER_RUN, 16 * self.objective.layout("full").n_curvature)
-        size = -(-size // kernels.BLOCK) * kernels.BLOCK
+        size = self._rows_per_run
         leaf, begin, end = np.array(
             [
                 (leaf, start, min(start + size, stop))
@@ -143,22 +152,37 @@ class _PackedLeaves(LeafEvaluator):
 
     @cached_property
     def _blocks(self) -> tuple[NDArray[np.float64], NDArray[np.int32]]:
-        """Scores and weights in blocks, and labels (``pack_leaves``)."""
+        """Scores and weights in blocks, and labels (``pack_leaves``), as far as ``_pack`` went."""
         _, begin, end, place = self._runs
         last = _padded(end[-1:] - begin[-1:]) * (self.objective.n_outputs + 1)
-        scores = aligned_empty((int(place[-1] + last[0]),), np.float64)
-        label = np.empty(len(self.leaves.rows), np.int32)
+        buffers = self.workers.buffers
+        return (
+            buffers.get("leaf scores", int(place[-1] + last[0]), np.float64),
+            buffers.get("leaf labels", len(self.leaves.rows), np.int32),
+        )
+
+    @cached_property
+    def _is_packed(self) -> NDArray[np.bool_]:
+        return np.zeros(self._runs.shape[1], np.bool_)
+
+    def _pack(self, runs: NDArray[np.int64]) -> None:
+        """Copy the rows of runs that have not been copied yet."""
+        runs = runs[~self._is_packed[runs]]
+        if len(runs) == 0:
+            return
+        _, begin, end, place = self._runs[:, runs]
+        blocks = self._blocks
         tasks = even_tasks(end - begin, 2 * self.workers.n_threads)
 
         def pack(task: int) -> None:
             part = slice(tasks[task], tasks[task + 1])
             pack_leaves(
                 self.raw, self.label, self.weight, self.leaves.rows, begin[part], end[part],
-                place[part], scores, label,
+                place[part], *blocks,
             )  # fmt: skip
 
         self.workers.run(len(tasks) - 1, pack)
-        return scores, label
+        self._is_packed[runs] = True
 
     def sums(self, active: NDArray[Any], shift: NDArray[np.float64]) -> Sums:
         position = np.full(len(self.leaves), -1)
@@ -172,7 +196,8 @@ class _PackedLeaves(LeafEvaluator):
         n_numbers = int((end - begin).sum()) * (shift.shape[1] + edges.shape[1])
         n_tasks = min(2 * self.workers.n_threads, 1 + n_numbers // _NUMBERS_PER_TASK)
         tasks = even_tasks(end - begin, n_tasks)
-        blocks = self._blocks  # packed here, not by several threads at once
+        self._pack(used)
+        blocks = self._blocks
 
         def accumulate(task: int) -> None:
             part = slice(tasks[task], tasks[task + 1])
@@ -186,6 +211,36 @@ class _PackedLeaves(LeafEvaluator):
             return gradient, edges
         first = np.searchsorted(owner, np.arange(len(active)))
         return np.add.reduceat(gradient, first), np.add.reduceat(edges, first)
+
+    def solve_whole(
+        self,
+        active: NDArray[np.int64],
+        layout: Layout,
+        first: Sums,
+        reg_lambda: float,
+        max_steps: int,
+        converged_range: float,
+        x: NDArray[np.float64],
+    ) -> NDArray[np.bool_] | None:
+        leaves = self.leaves
+        size = leaves.end - leaves.begin
+        most = max(_WHOLE_ROWS, _WHOLE_SHARE * size.sum())  # whatever the number of threads
+        whole = active[size[active] <= most]
+        order = whole[np.argsort(-size[whole], kind="stable")]
+        solved = np.ones(len(leaves), np.bool_)
+        counter = new_control()
+        self.workers.run(
+            min(self.workers.n_threads, len(order)),
+            lambda _: solve_whole_leaves(
+                counter, order, self.raw, self.label, self.weight, leaves.rows, leaves.begin,
+                leaves.end, self._rows_per_run, layout.code, *first, reg_lambda, max_steps,
+                converged_range, x, solved,
+            ),
+        )  # fmt: skip
+        x[~solved] = np.nan
+        tried: NDArray[np.bool_] = np.zeros(len(leaves), np.bool_)
+        tried[whole] = True
+        return tried
 
     def _packed_rows(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float64]]:
         """Scores, labels and weights in the order of the leaves."""
