@@ -1,8 +1,7 @@
 """Growing one tree on binned data.
 
-A node waits in the *frontier* with its best split until it is expanded. Expanding
-a batch of nodes (a level, or the single node of largest gain) takes two parallel
-steps (``Phases``):
+Expanding a batch of nodes (a level, or the single node of largest gain) takes two parallel
+steps:
 
 1. partition: each node's rows are reordered into left and right;
 2. search: for each pair of children and each block of features, build the smaller
@@ -10,33 +9,52 @@ steps (``Phases``):
    which thereby becomes the sibling's, and search that. The block stays in cache
    from the first row to the last candidate.
 
-A histogram is kept only while its node is in the frontier and may have children
-that need it. When the budget of the pool is used up, children are built from
-their rows instead.
+All of that happens inside one kernel (``kernels.growing``), which the threads enter
+together. Here are its tables, and what it comes back for.
 """
 
 from __future__ import annotations
 
-import heapq
+import time
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from .bins import BinnedMatrix
 from .curvature import Layout
-from .histograms import Histogram, HistogramPool
-from .kernels.constraints import solve_constrained_node, solve_constrained_pair
-from .kernels.solve import solve_node, trace_of
-from .kernels.splitting import choose_feature
-from .nodes import Bounds, GrownTree, Node, Search, assemble, smoothed, split_settings
+from .histograms import HistogramPool, Scratch
+from .kernels import growing
+from .kernels.categories import order_categories
+from .kernels.constraints import solve_constrained_pair, value_constrained_node
+from .kernels.growing import grow
+from .kernels.splitting import find_best_splits
+from .kernels.tables import PHASE_SIZE, Addresses, Nodes, Plan, Rules
+from .kernels.team import address_of, close, new_control
+from .nodes import GrownTree, assemble, split_settings
 from .params import Params
-from .phases import Phases
 from .sampling import ColumnSampler
-from .threads import Workers
+from .tables import (
+    BlockLists,
+    most_pairs,
+    new_chunks,
+    new_nodes,
+    new_slots,
+    resized,
+    stack_sparse,
+)
+from .threads import Job, Workers
 
 __all__ = ["Grower"]
 
-_SEED_STEP = 0xD1B54A32D192ED03  # odd and without a pattern: seeds of nodes are far apart
+# Rows of a task. Sums are added chunk by chunk, so it may not depend on the threads.
+_CHUNK_ROWS = 16_384
+_MOST_NODES = 256  # of one step; more are done in several
+_FIRST_NODES = 255  # room to begin with
+_MORE_HISTOGRAMS = 8  # that are made at once
+# Updates of a number below which no thread is called: to wake one takes 50 to 100 µs.
+_SMALL_STEP = 2_000_000
+_BREATH = 1_000_000_000  # updates after which an interrupt is looked for: below a second
 
 
 class Grower:
@@ -57,15 +75,17 @@ class Grower:
         self.workers = workers
         self.pool = HistogramPool(binned, layout, params.max_histogram_mb * 2.0**20)
         self.settings = split_settings(layout, params, damped)
-        self._monotone = np.zeros(binned.n_features, np.int8)
+        self.monotone = np.zeros(binned.n_features, np.int8)
         if params.monotone_constraints is not None:
-            self._monotone[:] = params.monotone_constraints
-        self._categorical = binned.binning.features.categorical
-        self._phases = Phases(binned, self.pool, self.settings, self._monotone, workers)
-        # Of the tree being grown:
-        self._columns: ColumnSampler
-        self._seed = -1
-        self._frontier: list[tuple[float, int, Node]]  # heap by falling gain
+            self.monotone[:] = params.monotone_constraints
+        self.nodes = new_nodes(self.pool, _FIRST_NODES)
+        n_pairs = most_pairs(self.pool, binned.n_features, _MOST_NODES)
+        self._slots = new_slots(self.pool, binned.n_features, n_pairs)
+        n_chunks = binned.n_samples // _CHUNK_ROWS + _MOST_NODES + 1
+        self._chunks = new_chunks(self.pool, n_chunks, _MOST_NODES)
+        self._spare = np.empty(binned.n_samples, np.int32)
+        self._sparse = stack_sparse(self.pool.sparse, binned.n_samples)
+        self._addresses: Addresses | None = None
 
     def grow(
         self,
@@ -83,196 +103,172 @@ class Grower:
         columns : draws the features of the tree, of levels and of nodes.
         seed : of the random thresholds (``extra_trees``), below 2**62; negative: try all.
         """
-        self._columns = columns
-        self._seed = seed
-        self._frontier = []
-        self.pool.reset()
-        self._phases.begin(rows, stats, columns.of_tree())
+        plan = self._plan(stats, rows, columns, seed)
+        if self._addresses is None:  # not before the first tree: it may have to be compiled
+            with self.pool.scratch() as scratch:
+                self._addresses = self._find_addresses(scratch)
+        limit = self.params.max_delta_step or np.inf
+        self.nodes.low[0], self.nodes.high[0] = -limit, limit
+        self._slots.allowed[0] = columns.of_node(0, frozenset())
+        growth = _Growth(self, plan, columns)
         try:
-            nodes = self._grow(len(rows))
+            n = growth.run()
         finally:
-            self._phases.end()
-        return assemble(nodes, self.binned.binning, rows)
+            growth.end()
+        return assemble(self.nodes, n, self.binned.binning, rows)
 
-    def _grow(self, n_rows: int) -> list[Node]:
-        """All nodes of a tree, in the order of their numbers."""
-        root = self._new_node(0, None, 0, n_rows, self._phases.sum_up(n_rows))
-        nodes = [root]
-        self._search([self._prepare(root, None, None)])
-        self._wait([root])
-        n_leaves = 1
-        while batch := self._next_batch(n_leaves):
-            children = self._expand(batch, len(nodes))
-            nodes.extend(children)
-            n_leaves += len(batch)
-            self._wait(children)
-        for _, _, node in self._frontier:
-            self._release(node)
-        return nodes
-
-    def _wait(self, nodes: list[Node]) -> None:
-        """Put the nodes that have a split into the frontier."""
-        for node in nodes:
-            if node.feature >= 0:
-                heapq.heappush(self._frontier, (-float(node.split[0]), node.index, node))
-
-    def _next_batch(self, n_leaves: int) -> list[Node]:
-        """Take the nodes to expand next out of the frontier."""
-        params = self.params
-        size = 1 if params.grow_policy == "lossguide" else len(self._frontier)
-        if params.max_leaves:
-            size = min(size, params.max_leaves - n_leaves)
-        size = max(0, min(size, len(self._frontier)))
-        batch = [heapq.heappop(self._frontier)[2] for _ in range(size)]
-        return sorted(batch, key=lambda node: node.index)
-
-    def _new_node(
+    def _plan(
         self,
-        index: int,
-        parent: Node | None,
-        begin: int,
-        end: int,
-        sums: NDArray[np.float64],
-        bounds: Bounds | None = None,
-    ) -> Node:
-        k = self.layout.n_outputs
-        if bounds is None:
-            limit = np.full(k, self.params.max_delta_step or np.inf)
-            bounds = (-limit, limit)
-        center = np.zeros(k) if parent is None else parent.center
-        step = np.empty(k)
-        score = self._solve(sums, center, bounds, step)
-        if self.params.leaf_prior == "path":
-            center = center + step  # children are solved around the node's own value
-            score = self._solve(sums, center, bounds, step)
-        cover = max(float(trace_of(self.layout.code, k, sums, 1 + k)), 0.0)
-        value = step
-        if self.params.path_smooth > 0.0 and parent is not None:
-            value = smoothed(step, parent.value, end - begin, self.params.path_smooth)
-        depth = 0 if parent is None else parent.depth + 1
-        path = frozenset[int]() if parent is None else parent.path | {parent.feature}
-        return Node(index, depth, begin, end, sums, center, value, score, cover, path, *bounds)
+        stats: NDArray[np.float32],
+        rows: NDArray[np.int32],
+        columns: ColumnSampler,
+        seed: int,
+    ) -> Plan:
+        pool, params = self.pool, self.params
+        n_threads = self.workers.n_threads
+        features = columns.of_tree()
+        narrow = pool.blocks(features, n_threads)
+        wide = pool.blocks(features, 1)  # a row is then read fewer times
+        pool.fit_scratch(narrow + wide)
+        rules = Rules(
+            max_depth=int(params.max_depth),
+            max_leaves=int(params.max_leaves),
+            lossguide=params.grow_policy == "lossguide",
+            min_split_gain=float(params.min_split_gain),
+            path_prior=params.leaf_prior == "path",
+            path_smooth=float(params.path_smooth),
+            seed=seed,
+            own_columns=columns.draws_for_nodes,
+            max_histograms=pool.capacity,
+            n_threads=n_threads,
+            chunk_rows=_CHUNK_ROWS,
+            most_nodes=_MOST_NODES,
+            most_pairs=len(self._slots.node) // 2,
+            small_step=_SMALL_STEP,
+            breath=_BREATH,
+        )
+        return Plan(
+            codes=self.binned.codes,
+            rows=rows,
+            spare=self._spare,
+            stats=stats,
+            n_bins=self.binned.binning.n_bins,
+            offsets=pool.offsets,
+            categorical=self.binned.binning.features.categorical,
+            monotone=self.monotone,
+            features=features,
+            settings=self.settings,
+            rules=rules,
+            n_blocks=np.array([len(narrow), len(wide)]),
+            **BlockLists.of(narrow + wide, pool.sparse)._asdict(),
+            **self._sparse,
+            phase=np.zeros(PHASE_SIZE, np.int64),
+        )
 
-    def _solve(
-        self,
-        sums: NDArray[np.float64],
-        center: NDArray[np.float64],
-        bounds: Bounds,
-        out: NDArray[np.float64],
-    ) -> float:
-        """Score of a node; its value goes to ``out``."""
-        settings = self.settings
-        k = settings.k
+    def _find_addresses(self, scratch: Scratch) -> Addresses:
+        """Of the kernels that are called by them, as far as they are called."""
+        slots, nodes, settings = self._slots, self.nodes, self.settings
+        binning = self.binned.binning
+        bounds = (slots.low[0], slots.high[0])
+        node = (scratch.histogram, np.empty(0, np.int32), slots.allowed[0])
+        bins = (binning.n_bins, self.pool.offsets, binning.features.categorical)
+        find = address_of(
+            find_best_splits,
+            (
+                *node, *bins, scratch.orders, settings, slots.center[0], 0.0, self.monotone,
+                *bounds, 0, scratch.buffers, scratch.lanes, slots.left_bins[0], slots.splits[0],
+            ),
+        )  # fmt: skip
+        order = value = pair = 0
+        if self.pool.has_categories:
+            args = (*node, *bins, settings, slots.center[0], scratch.orders)
+            order = address_of(order_categories, args)
         if settings.constrained:
-            penalties = (settings.reg_lambda, settings.reg_alpha)
-            return float(solve_constrained_node(k, sums, *penalties, *bounds, settings.damped, out))
-        limits = (settings.reg_lambda, settings.damped, settings.max_delta_step)
-        return float(solve_node(self.layout.code, k, sums, center, *limits, out))
+            k, sums, penalties = settings.k, nodes.sums[0], (0.0, 0.0)
+            values = (nodes.value[0], nodes.value[0])
+            value = address_of(
+                value_constrained_node,
+                (k, sums, *penalties, *bounds, settings.damped, values[0], nodes.score, 0),
+            )
+            pair = address_of(
+                solve_constrained_pair, (k, sums, sums, 0, *penalties, *bounds, *values)
+            )
+        return Addresses(find, order, value, pair)
 
-    def _may_split(self, node: Node) -> bool:
-        params = self.params
-        return (
-            (params.max_depth == 0 or node.depth < params.max_depth)
-            and node.n_rows >= 2 * params.min_samples_leaf
-            and node.cover >= 2 * params.min_child_weight * self.layout.n_outputs
-        )
 
-    def _children_may_split(self, node: Node) -> bool:
-        return self.params.max_depth == 0 or node.depth + 1 < self.params.max_depth
+class _Growth:
+    """One tree that is growing."""
 
-    def _expand(self, batch: list[Node], index: int) -> list[Node]:
-        """Split every node of the batch; the children, with their best splits."""
-        children: list[Node] = []
-        work = []
-        for node, part in zip(batch, self._phases.partition(batch), strict=True):
-            node.children = self._new_children(node, index + len(children), *part)
-            children.extend(node.children)
-            small, large = sorted(node.children, key=lambda child: (child.n_rows, child.index))
-            work.append(self._prepare(small, large, node))
-        self._search([item for item in work if item.is_needed])
-        return children
+    def __init__(self, grower: Grower, plan: Plan, columns: ColumnSampler) -> None:
+        self._grower = grower
+        self._plan = plan
+        self._columns = columns
+        self._control = new_control()
+        self._state = np.zeros(growing.STATE_SIZE, np.int64)
+        self._free = grower.pool.reset()
+        self._state[growing.N_FREE] = len(self._free)
+        self._job = Job(self._help)
 
-    def _new_children(
-        self, node: Node, index: int, n_left: int, fewer: NDArray[np.float64]
-    ) -> tuple[Node, Node]:
-        """The two children; the sums of the one with more rows are the difference, in float64."""
-        middle = node.begin + n_left
-        more = node.sums - fewer
-        if self.layout.name != "dense":  # rounding must not make a curvature negative
-            curvature = more[1 + self.layout.n_outputs :]
-            np.maximum(curvature, 0.0, out=curvature)
-        left, right = (fewer, more) if n_left <= node.end - middle else (more, fewer)
-        limits = self._child_bounds(node, left)
-        return (
-            self._new_node(index, node, node.begin, middle, left, limits[0]),
-            self._new_node(index + 1, node, middle, node.end, right, limits[1]),
-        )
+    def run(self) -> int:
+        """Grow the tree; the number of nodes."""
+        grower, state = self._grower, self._state
+        with grower.pool.scratch() as scratch:
+            while (reason := self._enter(True, scratch)) != growing.FINISHED:
+                if reason == growing.BUSY:  # others are at work
+                    if self._job.error is not None:
+                        raise self._job.error
+                    time.sleep(0)
+                elif reason == growing.HELPERS:
+                    grower.workers.invite(self._job, grower.workers.n_threads - 1)
+                elif reason == growing.COLUMNS:
+                    self._choose_columns()
+                elif reason == growing.HISTOGRAMS:
+                    self._add_histograms()
+                elif reason == growing.ROOM:
+                    needed = int(state[growing.N_MADE] + 2 * state[growing.N_BATCH])
+                    grower.nodes = resized(grower.nodes, grower.pool, 2 * needed)
+        grower.pool.in_use = len(self._free) - int(state[growing.N_FREE])
+        return int(state[growing.N_MADE])
 
-    def _child_bounds(self, node: Node, left: NDArray[np.float64]) -> list[Bounds]:
-        """Bounds of both children: a monotone split separates them in the middle."""
-        direction = int(self._monotone[node.feature])
-        if direction == 0:
-            return [(node.low, node.high)] * 2
-        settings = self.settings
-        values = np.empty((2, settings.k))
-        penalties = (settings.reg_lambda, settings.reg_alpha)
-        solve_constrained_pair(
-            settings.k, left, node.sums, direction, *penalties, node.low, node.high, *values
-        )
-        middle = values.mean(axis=0)
-        bounds = [(node.low, middle), (middle, node.high)]
-        return bounds if direction > 0 else bounds[::-1]
+    def end(self) -> None:
+        """When this returns no thread is at work on the tree."""
+        close(self._control)
+        self._job.finish()
 
-    def _node_seed(self, node: Node) -> int:
-        """A seed of the node's own: nodes are numbered alike for any number of threads."""
-        return -1 if self._seed < 0 else (self._seed + node.index * _SEED_STEP) % 2**62
+    def _help(self) -> None:
+        with self._grower.pool.scratch() as scratch:
+            self._enter(False, scratch)
 
-    def _prepare(self, small: Node, large: Node | None, parent: Node | None) -> Search:
-        """Decide what is searched, and hand out histograms."""
-        for node in (small, large):
-            if node is not None and self._may_split(node):
-                node.wanted = True
-                node.seed = self._node_seed(node)
-        subtract = False
-        if parent is not None and large is not None:
-            if large.wanted:
-                subtract = parent.histogram is not None
-                large.histogram, parent.histogram = parent.histogram, None
-                if not subtract and self._children_may_split(large):
-                    large.histogram = self._take_histogram()
-            self._release(parent)
-        if small.wanted and self._children_may_split(small):
-            small.histogram = self._take_histogram()
-        return Search(small, large, subtract)
+    def _enter(self, is_leader: bool, scratch: Scratch) -> int:
+        grower = self._grower
+        tables: tuple[Any, ...] = (grower.nodes, self._free, grower._slots, grower._chunks)
+        args = (*tables, scratch, grower.pool.vectors, grower._addresses)
+        return int(grow(self._control, is_leader, self._state, self._plan, *args))
 
-    def _take_histogram(self) -> Histogram | None:
-        """A histogram from the pool, or else from the least promising open node."""
-        histogram = self.pool.take()
-        if histogram is None:
-            holders = [item for item in self._frontier if item[2].histogram is not None]
-            if holders:
-                victim = max(holders)[2]
-                histogram, victim.histogram = victim.histogram, None
-        return histogram
+    def _add_histograms(self) -> None:
+        """Make more histograms, within the budget; the stack holds the free ones first."""
+        n_free = self._state[growing.N_FREE]
+        more = self._grower.pool.make(_MORE_HISTOGRAMS)
+        free = np.zeros(len(self._free) + len(more), np.int64)
+        free[:n_free] = self._free[:n_free]
+        free[n_free : n_free + len(more)] = more
+        self._free = free
+        self._state[growing.N_FREE] += len(more)
 
-    def _release(self, node: Node) -> None:
-        self.pool.give_back(node.histogram)
-        node.histogram = None
+    def _choose_columns(self) -> None:
+        """Features of the nodes that are searched next, in the order of their numbers."""
+        nodes, slots = self._grower.nodes, self._grower._slots
+        n = 2 * int(self._state[growing.N_GROUP])
+        for slot in np.argsort(slots.node[:n], kind="stable"):
+            if slots.wanted[slot]:
+                index = int(slots.node[slot])
+                path = _features_above(nodes, index)
+                slots.allowed[slot] = self._columns.of_node(int(nodes.depth[index]), path)
 
-    def _search(self, work: list[Search]) -> None:
-        """Find the best split of every wanted node."""
-        for item in work:
-            for node in (item.small, item.large):
-                if node is not None and node.wanted:
-                    node.allowed = self._columns.of_node(node.depth, node.path)
-        features = self._columns.of_tree()
-        for node, splits, left_bins in self._phases.search(work):
-            feature = choose_feature(features, self.params.min_split_gain, splits)
-            if feature >= 0:
-                node.feature = feature
-                node.split = splits[feature].copy()
-                if self._categorical[feature]:
-                    cells = slice(self.pool.offsets[feature], self.pool.offsets[feature + 1])
-                    node.left_bins = left_bins[cells].copy()
-            if feature < 0 or not self._children_may_split(node):
-                self._release(node)
+
+def _features_above(nodes: Nodes, index: int) -> frozenset[int]:
+    """Features of the splits above a node."""
+    path = set()
+    while (index := int(nodes.parent[index])) >= 0:
+        path.add(int(nodes.feature[index]))
+    return frozenset(path)

@@ -18,7 +18,7 @@ from .kernels.splitting import Buffers, new_buffers
 from .memory import aligned_empty, aligned_zeros
 from .sparse import MOST_CELLS, SparseBlock, find_prevailing
 
-__all__ = ["Block", "Histogram", "HistogramPool", "Scratch", "feature_blocks"]
+__all__ = ["Block", "HistogramPool", "Scratch", "feature_blocks"]
 
 # Cells of a block stay in the second-level cache until they are searched. Larger blocks are
 # fewer tasks, but at 1.7 MB an update took 1.2 times as long as at 0.3 or 0.6 MB.
@@ -35,13 +35,6 @@ class Scratch(NamedTuple):
     orders: NDArray[np.int32]  # (n_cells,) scanning orders; empty without categories
     places: NDArray[np.uint64]  # (3, d) of ``build_histogram``
     remains: NDArray[np.float64]  # (2, width) of ``build_sparse_histogram``
-
-
-class Histogram(NamedTuple):
-    """Sums of a node's rows in every bin, and where they are in memory."""
-
-    cells: NDArray[np.float32]  # (n_cells, width)
-    address: int
 
 
 def feature_blocks(
@@ -106,7 +99,7 @@ class HistogramPool:
         for block in self.sparse:
             self._is_sparse[block.features] = True
         self.in_use = 0
-        self._free: list[Histogram] = []
+        self._histograms: list[NDArray[np.float32]] = []  # (n_cells, width) each
         self._scratch: SimpleQueue[Scratch] = SimpleQueue()
 
     def blocks(self, features: NDArray[np.int32], n_threads: int) -> list[Block]:
@@ -129,24 +122,17 @@ class HistogramPool:
             for block in blocks
         )
 
-    def reset(self) -> None:
-        """Forget histograms that were handed out to a tree that is no longer grown."""
+    def reset(self) -> NDArray[np.int64]:
+        """Addresses of all histograms there are, for a new tree."""
         self.in_use = 0
+        return np.array([cells.ctypes.data for cells in self._histograms], np.int64)
 
-    def take(self) -> Histogram | None:
-        """A histogram with undefined content, or None when the budget is used up."""
-        if self.in_use >= self.capacity:
-            return None
-        self.in_use += 1
-        if self._free:
-            return self._free.pop()
-        cells = aligned_empty(self.shape, np.float32)
-        return Histogram(cells, cells.ctypes.data)
-
-    def give_back(self, histogram: Histogram | None) -> None:
-        if histogram is not None:
-            self.in_use -= 1
-            self._free.append(histogram)
+    def make(self, n: int) -> NDArray[np.int64]:
+        """Addresses of up to n more histograms with undefined content, as the budget allows."""
+        n = min(n, self.capacity - len(self._histograms))
+        made = [aligned_empty(self.shape, np.float32) for _ in range(n)]
+        self._histograms += made
+        return np.array([cells.ctypes.data for cells in made], np.int64)
 
     @contextmanager
     def scratch(self) -> Iterator[Scratch]:

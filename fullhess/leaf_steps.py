@@ -108,23 +108,18 @@ def _sweep(
     reg_lambda: float,
 ) -> NDArray[np.float64]:
     """(n_nodes, k) values of all nodes under the path prior."""
-    nodes = np.empty((tree.n_nodes, x.shape[1]))
+    k = x.shape[1]
+    nodes = np.empty((tree.n_nodes, k))
+    scratch = (np.empty((tree.n_nodes + 1) * k * k), np.empty(k))
     sweep_path_prior(
-        layout.code, _parents(tree), tree.leaf, gradient, curvature, x, reg_lambda, nodes
+        layout.code, tree.parents(), tree.leaf, gradient, curvature, x, reg_lambda, *scratch, nodes
     )
     return nodes
 
 
-def _parents(tree: Tree) -> NDArray[np.int32]:
-    parent = np.full(tree.n_nodes, -1, np.int32)
-    split = np.flatnonzero(tree.feature >= 0)
-    parent[tree.left[split]] = parent[tree.right[split]] = split
-    return parent
-
-
 def _path_energy(tree: Tree, nodes: NDArray[np.float64]) -> float:
     """Σ_v ‖z_v - z_parent‖²."""
-    parent = _parents(tree)[1:]
+    parent = tree.parents()[1:]
     return float(((nodes[1:] - nodes[parent]) ** 2).sum() + (nodes[0] ** 2).sum())
 
 

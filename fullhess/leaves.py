@@ -29,7 +29,7 @@ from .leaf_steps import (
 )
 from .nodes import smoothed
 from .objectives import Objective
-from .objectives.base import split_sums
+from .objectives.base import Descent, split_sums
 from .params import Params
 
 __all__ = ["PATH_MAX_OUTPUTS", "effective_solver", "solve_leaves"]
@@ -183,26 +183,42 @@ def _descend(problem: LeafProblem, active: NDArray[np.int64], x: NDArray[np.floa
     loss. Where they end they end at the minimum, since the loss is convex. A leaf that has
     not converged starts again with steps which never raise the loss.
     """
-    guess = _may_guess(problem)
-    tried = _solve_whole(problem, active, x) if guess and not problem.is_path else None
-    if tried is None:
-        left = _iterate(problem, active, x, guess)
-    else:
-        lost = active[tried[active] & np.isnan(x[active, 0])]
-        left = np.append(lost, _iterate(problem, active[~tried[active]], x, guess))
-    if guess and len(left):
+    if not _may_guess(problem):
+        _iterate(problem, active, x, guess=False)
+        return
+    left = _guess_tied(problem, active, x) if problem.is_path else _guess(problem, active, x)
+    if len(left):
         x[left] = 0.0
         _iterate(problem, left, x, guess=False)
 
 
-def _solve_whole(
+def _guess_tied(
     problem: LeafProblem, active: NDArray[np.int64], x: NDArray[np.float64]
-) -> NDArray[np.bool_] | None:
-    """Solve leaves one by one where that is faster, see ``LeafEvaluator.solve_whole``."""
+) -> NDArray[np.int64]:
+    """Solve the leaves of the path prior by guesses; those that have not converged."""
+    tree = problem.tree
+    ended = problem.evaluator.solve_tied(tree.parents(), tree.leaf, _descent(problem), x)
+    if ended is None:
+        return _iterate(problem, active, x, guess=True)
+    return active[:0] if ended else active
+
+
+def _guess(
+    problem: LeafProblem, active: NDArray[np.int64], x: NDArray[np.float64]
+) -> NDArray[np.int64]:
+    """The same for leaves that do not depend on each other, some of them one by one."""
+    tried = problem.evaluator.solve_whole(active, _descent(problem), x)
+    if tried is None:
+        return _iterate(problem, active, x, guess=True)
+    lost = active[tried[active] & np.isnan(x[active, 0])]
+    return np.append(lost, _iterate(problem, active[~tried[active]], x, guess=True))
+
+
+def _descent(problem: LeafProblem) -> Descent:
     layout = problem.objective.layout(problem.split_hessian)
     first = split_sums(problem.grown.sums, layout)
-    limits = (problem.params.reg_lambda, MAX_GUESSES, CONVERGED_RANGE)
-    return problem.evaluator.solve_whole(active, layout, first, *limits, x)
+    reg_lambda = float(problem.params.reg_lambda)
+    return Descent(layout, first, reg_lambda, MAX_GUESSES, CONVERGED_RANGE)
 
 
 def _may_guess(problem: LeafProblem) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -10,53 +10,17 @@ from numpy.typing import NDArray
 
 from .bins import Binning
 from .curvature import Layout
-from .histograms import Histogram
+from .kernels.constraints import evaluate_constrained
 from .kernels.lanes import SplitSettings
+from .kernels.tables import Nodes
+from .kernels.team import address_of
 from .objectives import LeafRows
 from .params import Params
 from .tree import Tree
 
-__all__ = ["Bounds", "GrownTree", "Node", "Search", "assemble", "smoothed", "split_settings"]
+__all__ = ["GrownTree", "assemble", "smoothed", "split_settings"]
 
-
-def _nothing() -> Any:
-    return _EMPTY
-
-
-_EMPTY = np.empty(0, np.uint8)
-Bounds = tuple[NDArray[np.float64], NDArray[np.float64]]  # lowest, highest value (k,)
-
-
-@dataclass(eq=False)
-class Node:
-    """A node while the tree grows."""
-
-    index: int
-    depth: int
-    begin: int
-    end: int
-    sums: NDArray[np.float64]  # (width,) statistics of its rows
-    center: NDArray[np.float64]  # (k,) its own value (path prior), or zeros
-    value: NDArray[np.float64]  # (k,) its value as a leaf of one step (``path_smooth``)
-    score: float
-    cover: float
-    path: frozenset[int]  # features of the splits above
-    low: NDArray[np.float64]  # (k,) bounds of its value
-    high: NDArray[np.float64]
-    seed: int = -1  # of its random thresholds, negative: try all
-    wanted: bool = False  # its best split is to be searched
-    allowed: NDArray[np.uint8] = field(default_factory=_nothing)  # (d,) features it may be split on
-    histogram: Histogram | None = None
-    feature: int = -1  # of its best split, -1 without any
-    split: NDArray[np.float64] = field(default_factory=_nothing)  # (SPLIT_FIELDS,)
-    left_bins: NDArray[np.uint8] = field(
-        default_factory=_nothing
-    )  # (n_bins + 1,) of a categorical split
-    children: tuple[Node, Node] | None = None
-
-    @property
-    def n_rows(self) -> int:
-        return self.end - self.begin
+_NO_CATEGORIES = np.empty(0, np.int32)
 
 
 @dataclass(frozen=True, eq=False)
@@ -80,73 +44,46 @@ class GrownTree:
     above: NDArray[np.float64]
 
 
-@dataclass(frozen=True, eq=False)
-class Search:
-    """Histogram work on two siblings, or on the root alone as ``small``.
-
-    With ``subtract`` the larger child's histogram starts as the parent's.
-    """
-
-    small: Node
-    large: Node | None
-    subtract: bool
-
-    @property
-    def is_needed(self) -> bool:
-        return self.small.wanted or (self.large is not None and self.large.wanted)
-
-
-def assemble(nodes: list[Node], binning: Binning, rows: NDArray[np.int32]) -> GrownTree:
-    """The tree of these nodes with zero leaf values, and what its leaves hold."""
-    n = len(nodes)
-    feature = np.full(n, -1, np.int32)
-    left = np.full(n, -1, np.int32)
-    right = np.full(n, -1, np.int32)
+def assemble(nodes: Nodes, n: int, binning: Binning, rows: NDArray[np.int32]) -> GrownTree:
+    """The tree of the first n nodes with zero leaf values, and what its leaves hold."""
+    is_split = nodes.left[:n] >= 0
+    split = np.flatnonzero(is_split)
+    feature = np.where(is_split, nodes.feature[:n], -1).astype(np.int32)
     threshold = np.full(n, np.nan)
-    default_left = np.zeros(n, bool)
-    gain = np.zeros(n)
-    categories: list[NDArray[np.int32]] = [np.empty(0, np.int32)] * n
-    for node in nodes:
-        if node.children is None:
-            continue
-        i = node.index
-        feature[i] = node.feature
-        left[i], right[i] = (child.index for child in node.children)
-        gain[i] = node.split[0]
-        if binning.features.categorical[node.feature]:
-            categories[i] = _left_categories(node, binning)
+    categories = [_NO_CATEGORIES] * n
+    for i in split.tolist():
+        f = feature[i]
+        if binning.features.categorical[f]:
+            categories[i] = _left_categories(nodes.left_bins[i], binning.categories[f])
         else:
-            threshold[i] = _threshold(node, binning)
-            default_left[i] = bool(node.split[3])
-    is_leaf = feature < 0
-    leaves = [node for node in nodes if node.children is None]
+            threshold[i] = _threshold(int(nodes.split[i, 2]), binning.cuts[f])
+    numeric = is_split & ~binning.features.categorical[feature]
+    leaves = np.flatnonzero(~is_split)
     tree = Tree(
         feature=feature,
         threshold=threshold,
-        default_left=default_left,
-        left=left,
-        right=right,
-        leaf=np.where(is_leaf, np.cumsum(is_leaf) - 1, -1),
-        gain=gain,
-        cover=np.array([node.cover for node in nodes]),
-        count=np.array([node.n_rows for node in nodes]),
-        category_offsets=np.cumsum([0, *(len(c) for c in categories)]),
+        default_left=numeric & (nodes.split[:n, 3] != 0.0),
+        left=nodes.left[:n].astype(np.int32),
+        right=nodes.right[:n].astype(np.int32),
+        leaf=np.where(is_split, -1, np.cumsum(~is_split) - 1),
+        gain=np.where(is_split, nodes.split[:n, 0], 0.0),
+        cover=nodes.cover[:n].copy(),
+        count=nodes.end[:n] - nodes.begin[:n],
+        category_offsets=np.cumsum([0, *map(len, categories)]),
         category_values=np.concatenate(categories),
-        values=np.zeros((len(leaves), len(nodes[0].low))),
+        values=np.zeros((len(leaves), nodes.low.shape[1])),
     )
-    leaf_rows = LeafRows(
-        rows,
-        np.array([node.begin for node in leaves]),
-        np.array([node.end for node in leaves]),
+    above = np.zeros_like(nodes.value[:n])
+    for side in (nodes.left, nodes.right):
+        above[side[split]] = nodes.value[split]
+    return GrownTree(
+        tree,
+        LeafRows(rows, nodes.begin[leaves], nodes.end[leaves]),
+        nodes.sums[leaves],
+        nodes.low[leaves],
+        nodes.high[leaves],
+        above[leaves],
     )
-    sums, low, high = (
-        np.array([getattr(node, name) for node in leaves]) for name in ("sums", "low", "high")
-    )
-    values = np.array([node.value for node in nodes])
-    above = np.zeros_like(values)
-    for side in (left, right):
-        above[side[~is_leaf]] = values[~is_leaf]
-    return GrownTree(tree, leaf_rows, sums, low, high, above[is_leaf])
 
 
 def smoothed(
@@ -157,17 +94,16 @@ def smoothed(
     return np.asarray(share * value + (1.0 - share) * above)
 
 
-def _threshold(node: Node, binning: Binning) -> float:
+def _threshold(split_bin: int, cuts: NDArray[np.floating[Any]]) -> float:
     """The cut of a numeric split; +inf where every present value goes left."""
-    cuts = binning.cuts[node.feature]
-    split_bin = int(node.split[2])
     return float(cuts[split_bin]) if split_bin < len(cuts) else np.inf
 
 
-def _left_categories(node: Node, binning: Binning) -> NDArray[np.int32]:
-    codes = binning.categories[node.feature]
+def _left_categories(
+    left_bins: NDArray[np.uint8], codes: NDArray[np.int32] | None
+) -> NDArray[np.int32]:
     assert codes is not None
-    return np.sort(codes[node.left_bins[: len(codes)] != 0])
+    return np.sort(codes[left_bins[: len(codes)] != 0])
 
 
 def split_settings(layout: Layout, params: Params, damped: bool) -> SplitSettings:
@@ -175,7 +111,8 @@ def split_settings(layout: Layout, params: Params, damped: bool) -> SplitSetting
 
     damped : score by the guaranteed gain.
     """
-    return SplitSettings(
+    constrained = params.is_constrained and layout.name == "diagonal"
+    settings = SplitSettings(
         layout=layout.code,
         k=layout.n_outputs,
         n_curvature=layout.n_curvature,
@@ -191,5 +128,17 @@ def split_settings(layout: Layout, params: Params, damped: bool) -> SplitSetting
         damped=bool(damped),
         max_delta_step=float(params.max_delta_step),
         reg_alpha=float(params.reg_alpha),
-        constrained=params.is_constrained and layout.name == "diagonal",
+        constrained=constrained,
+        evaluate_at=0,
     )
+    return settings._replace(evaluate_at=_evaluation(settings)) if constrained else settings
+
+
+def _evaluation(settings: SplitSettings) -> int:
+    """Address of the kernel that scores candidates under constraints."""
+    row, rows = np.empty(settings.width), np.empty((1, settings.width))
+    bound = np.empty(settings.k)
+    address: int = address_of(
+        evaluate_constrained, (0, rows, row, settings, 0.0, np.int8(0), bound, bound, row)
+    )
+    return address

@@ -51,6 +51,13 @@ class ColumnSampler:
         """Ascending features of the tree."""
         return self._tree
 
+    @property
+    def draws_for_nodes(self) -> bool:
+        """Whether the features of a node are not just those of the tree."""
+        params = self._params
+        shares = (params.colsample_bylevel, params.colsample_bynode)
+        return min(shares) < 1.0 or params.interaction_constraints is not None
+
     def of_node(self, depth: int, path: frozenset[int]) -> NDArray[np.uint8]:
         """(n_features,) mask of the features a node may split on.
 

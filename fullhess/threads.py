@@ -19,6 +19,7 @@ import itertools
 import numbers
 import os
 import threading
+import time
 from collections.abc import Callable
 from queue import SimpleQueue
 from types import TracebackType
@@ -213,6 +214,29 @@ class Workers:
 
         self.run(len(bounds) - 1, group)
 
+    def lead(
+        self, enter: Callable[[bool], bool], n_helpers: int, close: Callable[[], None]
+    ) -> None:
+        """Work on something as its leader, together with helpers.
+
+        Parameters
+        ----------
+        enter : do what there is to do, as the leader or as a helper; the leader enters
+            again for as long as the answer is False.
+        close : send the helpers away; when this returns none is inside.
+        """
+        job = Job(lambda: _enter_once(enter))
+        try:
+            if n_helpers > 0:
+                self.invite(job, n_helpers)
+            while not enter(True):  # others are at work
+                if job.error is not None:
+                    raise job.error
+                time.sleep(0)
+        finally:
+            close()
+            job.finish()
+
     def invite(self, job: Job, n_helpers: int) -> None:
         """Let as many threads help with a job, with those that are invited already."""
         with job.lock:
@@ -231,6 +255,10 @@ class Workers:
                 )
                 thread.start()
                 self._threads.append(thread)
+
+
+def _enter_once(enter: Callable[[bool], bool]) -> None:
+    enter(False)
 
 
 def _serve(jobs: SimpleQueue[Job | None]) -> None:

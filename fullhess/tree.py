@@ -94,6 +94,13 @@ class Tree:
             depth[self.left[node]] = depth[self.right[node]] = depth[node] + 1
         return depth
 
+    def parents(self) -> NDArray[np.int32]:
+        """(n_nodes,) the node above each node, -1 at the root."""
+        parent = np.full(self.n_nodes, -1, np.int32)
+        split = np.flatnonzero(self.feature >= 0)
+        parent[self.left[split]] = parent[self.right[split]] = split
+        return parent
+
     def with_values(self, values: NDArray[Any]) -> Tree:
         """The same structure with other leaf values."""
         parts = {field.name: getattr(self, field.name) for field in fields(self)}

@@ -17,11 +17,13 @@ from fullhess.grower import Grower
 from fullhess.histograms import Block, HistogramPool, Scratch
 from fullhess.kernels.categories import order_categories
 from fullhess.kernels.histogram import build_histogram, build_sparse_histogram, sum_rows
+from fullhess.kernels.nodes import value_node
 from fullhess.kernels.rows import VECTOR
 from fullhess.kernels.softmax_leaves import pack_leaves
 from fullhess.kernels.splitting import SPLIT_FIELDS, find_best_splits
 from fullhess.leaf_problem import DEFAULT_MAX_RANGE
 from fullhess.params import Params
+from fullhess.sampling import ColumnSampler, round_generator
 from fullhess.threads import Workers
 from fullhess.tree import Tree
 
@@ -135,9 +137,14 @@ class Search:
             self.grower = Grower(binned, Layout(layout, k), Params(**settings_), damped, workers)
         rows = np.arange(binned.n_samples, dtype=np.int32)
         stats = pack(g, H, layout)
-        sums = np.empty(stats.shape[1])
-        sum_rows(rows, stats, sums)
-        self.node = self.grower._new_node(0, None, 0, len(rows), sums)
+        columns = ColumnSampler(binned.n_features, self.grower.params, round_generator(0, 0))
+        self.plan = self.grower._plan(stats, rows, columns, -1)
+        self.nodes = self.grower.nodes
+        self.sums, self.center = self.nodes.sums[0], self.nodes.center[0]
+        self.low, self.high = self.nodes.low[0], self.nodes.high[0]
+        limit = params.max_delta_step or np.inf
+        self.nodes.parent[0], self.low[:], self.high[:] = -1, -limit, limit
+        sum_rows(rows, stats, self.sums)
         self.splits = np.full((binned.n_features, SPLIT_FIELDS), np.nan)
         self.left_bins = np.full(self.grower.pool.shape[0], 7, np.uint8)
         self.features = np.arange(binned.n_features, dtype=np.int32)
@@ -145,20 +152,24 @@ class Search:
             self.histogram = self.scratch.histogram
             whole = Block(self.features)
             build_block(
-                self.grower.pool, binned, rows, stats, sums, whole, self.scratch, self.histogram
-            )
+                self.grower.pool, binned, rows, stats, self.sums, whole, self.scratch,
+                self.histogram,
+            )  # fmt: skip
+        self.addresses = self.grower._find_addresses(self.scratch)
 
-    def run(self, allowed=None):
+    def run(self, allowed=None, seed=-1):
+        """The best splits; ``seed`` of the random candidates, negative: try all."""
         allowed = np.ones(len(self.features), np.uint8) if allowed is None else allowed
-        grower, node, scratch = self.grower, self.node, self.scratch
+        grower, scratch = self.grower, self.scratch
+        value_node(0, self.plan, self.nodes, self.addresses)
         binning = self.problem.binned.binning
         bins = (binning.n_bins, grower.pool.offsets, binning.features.categorical)
         given = (self.histogram, self.features, allowed, *bins)
         if len(scratch.orders):
-            order_categories(*given, grower.settings, node.center, scratch.orders)
+            order_categories(*given, grower.settings, self.center, scratch.orders)
         find_best_splits(
-            *given, scratch.orders, grower.settings, node.center, node.score, grower._monotone,
-            node.low, node.high, grower._node_seed(node), scratch.buffers, scratch.lanes,
+            *given, scratch.orders, grower.settings, self.center, self.nodes.score[0],
+            grower.monotone, self.low, self.high, seed, scratch.buffers, scratch.lanes,
             self.left_bins, self.splits,
         )  # fmt: skip
         return self.splits

@@ -159,7 +159,7 @@ def test_the_extra_ridge_lowers_the_gain_of_ordered_splits_alone():
     plain = searched(problem, NaiveParams())
     dear = searched(problem, NaiveParams(cat_l2=20.0))
     assert dear.splits[0, 0] < plain.splits[0, 0]
-    assert dear.node.score == plain.node.score
+    assert dear.nodes.score[0] == plain.nodes.score[0]
     g, H = problem.stats()
     mask = dear.left_mask(0)
     scored = score_partitions(mask[None], g, H, dear.params, None, 20.0)

@@ -21,6 +21,7 @@ from fullhess.kernels.constraints import (
     solve_constrained_node,
     solve_constrained_pair,
 )
+from fullhess.kernels.nodes import add_children
 
 ALPHAS = (0.0, 1e-3, 0.3, 5.0)
 LAMBDAS = (0.0, 1e-6, 1.0, 10.0)
@@ -192,10 +193,7 @@ def constrained_search(seed, k, direction, low, high, **settings_):
     params = oracle_params(NaiveParams(max_depth=1, **settings_), "softmax")
     problem = Problem(binned, rows)
     search = Search(problem, params, "diagonal", *problem.stats("diagonal"), (direction, 0))
-    search.node.low[:], search.node.high[:] = low, high
-    search.node.score = search.grower._solve(
-        search.node.sums, search.node.center, (low, high), np.empty(k)
-    )
+    search.low[:], search.high[:] = low, high
     return search, search.run()
 
 
@@ -252,15 +250,23 @@ def test_best_split_under_constraints_is_the_oracles(seed, k, direction, alpha, 
             assert pair_score(search, other["left_mask"], sign, low, high) <= score + room
 
 
+def child_bounds(search, feature, mask):
+    """Bounds of the children of the root: rows of the mask left, by this feature."""
+    nodes = search.nodes
+    nodes.feature[0] = feature
+    nodes.begin[0], nodes.end[0] = 0, len(mask)
+    rows = mask if 2 * mask.sum() <= len(mask) else ~mask
+    fewer = naive.pack(search.g, search.H, "diagonal", np.float64)[rows].sum(axis=0)
+    add_children(0, 1, int(mask.sum()), fewer, search.plan, nodes, search.addresses)
+    return [(nodes.low[i].copy(), nodes.high[i].copy()) for i in (1, 2)]
+
+
 def test_children_of_a_monotone_split_are_parted_in_the_middle_of_their_values():
     for direction in (-1, 1):
         free = np.full(3, np.inf)
         search, _ = constrained_search(4, 3, direction, -free, free, reg_alpha=0.1)
-        node, grower = search.node, search.grower
-        node.feature = 0
         mask = search.left_mask(0)
-        left = naive.pack(search.g, search.H, "diagonal", np.float64)[mask].sum(axis=0)
-        bounds = grower._child_bounds(node, left)
+        bounds = child_bounds(search, 0, mask)
         lower, upper = bounds if direction > 0 else bounds[::-1]
         np.testing.assert_array_equal(lower[1], upper[0])
         assert (lower[0] == -np.inf).all() and (upper[1] == np.inf).all()
@@ -274,8 +280,8 @@ def test_children_of_a_monotone_split_are_parted_in_the_middle_of_their_values()
             lower[1][in_order], np.mean(values, axis=0)[in_order], rtol=1e-5, atol=1e-6
         )
         assert in_order.any()
-        node.feature = 1  # a free feature passes the bounds on
-        assert grower._child_bounds(node, left) == [(node.low, node.high)] * 2
+        for low, high in child_bounds(search, 1, mask):  # a free feature passes the bounds on
+            assert np.array_equal(low, search.low) and np.array_equal(high, search.high)
 
 
 @pytest.mark.parametrize("name", ["laplacian", "dense"])

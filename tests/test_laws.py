@@ -296,7 +296,8 @@ def test_true_hessian_finds_the_intercepts_in_four_iterations():
     while excess(x) > 1e-6:
         accumulate_leaves(*packed, x[None], gradient, edges)
         sums = np.concatenate([[COUNTS.sum()], gradient[0], edges[0]])
-        solve_node(LAPLACIAN, k, sums, np.zeros(k), 0.0, False, 0.0, step)
+        scratch = (np.empty(len(edges[0])), np.empty(k))
+        solve_node(LAPLACIAN, k, sums, np.zeros(k), 0.0, False, 0.0, *scratch, step)
         x += step
         path.append(excess(x))
     assert len(path) == 4 and path[2] > 1e-6

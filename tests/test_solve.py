@@ -271,13 +271,17 @@ def test_score_of_a_shortened_step_is_the_bound_at_its_length(beta, part, q):
 # Whole nodes
 
 
+def scratch(k):
+    return np.full(k * (k + 1) // 2, np.nan), np.full(k, np.nan)
+
+
 def solved(layout, g, A, center, params):
     k = len(g)
     x = np.empty(k)
     damped = params.split_gain == "guaranteed" and params.bound == "range"
     score = solve.solve_node(
         CODES[layout], k, packed(g, A, layout), center, params.reg_lambda, damped,
-        params.max_delta_step, x,
+        params.max_delta_step, *scratch(k), x,
     )  # fmt: skip
     return x, score
 
@@ -336,7 +340,7 @@ def test_node_is_finite_whatever_the_magnitudes(seed, k, layout, lam, damped):
     row = np.concatenate([[1.0], rng.standard_normal(k), np.ones(n_curvature)])
     row[1:] *= 10.0 ** rng.uniform(-320, 30, k + n_curvature)
     x = np.empty(k)
-    score = solve.solve_node(CODES[layout], k, row, np.zeros(k), lam, damped, 0.0, x)
+    score = solve.solve_node(CODES[layout], k, row, np.zeros(k), lam, damped, 0.0, *scratch(k), x)
     assert np.isfinite(x).all() and np.isfinite(score) and score >= 0.0
 
 
@@ -344,5 +348,6 @@ def test_node_is_finite_whatever_the_magnitudes(seed, k, layout, lam, damped):
 def test_a_step_beyond_floating_point_is_none(damped):
     row = np.array([1.0, -1.0, 1.0, 1e-200])  # one class pulls, nothing holds it
     x = np.full(2, np.nan)
-    assert solve.solve_node(LAPLACIAN, 2, row, np.zeros(2), 0.0, damped, 0.0, x) == 0.0
+    node = (LAPLACIAN, 2, row, np.zeros(2), 0.0, damped, 0.0)
+    assert solve.solve_node(*node, *scratch(2), x) == 0.0
     assert x.tolist() == [0.0, 0.0]

@@ -190,7 +190,7 @@ def scan(search: Search, needed=None):
         load_candidates(lanes, n, chunk, total)
         may_drop = threshold if needed is None else needed
         if not evaluate_chunk(
-            lanes, n, settings_, settings_.reg_lambda, search.node.center, False, may_drop
+            lanes, n, settings_, settings_.reg_lambda, search.center, False, may_drop
         ):
             dropped += 1
             continue
@@ -199,7 +199,7 @@ def scan(search: Search, needed=None):
             score = row[c] + row[HALF + c]
             if score > threshold:
                 threshold = score * (1.0 + TIE_TOLERANCE)
-                best = (score - search.node.score, score, start + c)
+                best = (score - search.nodes.score[0], score, start + c)
     return best, dropped
 
 
@@ -231,7 +231,7 @@ def test_categories_are_scanned_by_their_projection_and_each_once(problem, data)
     order_categories(
         search.histogram, search.features, np.ones(len(search.features), np.uint8),
         binning.n_bins, offsets, binning.features.categorical, search.grower.settings,
-        search.node.center, orders,
+        search.center, orders,
     )  # fmt: skip
     value = node_value(search.g.sum(axis=0), search.H.sum(axis=0), params, None)
     for feature in search.features:

@@ -284,17 +284,18 @@ def test_a_search_that_fails_half_way_gives_all_histograms_back(n_calls, monkeyp
     _, label, binned = problem()
     with Trainer(FAST, binned, label) as trainer, Trainer(FAST, binned, label) as other:
         calls = 0
-        work = fullhess.phases.work
+        grow = fullhess.grower.grow
 
-        def work_or_fail(*args: Any) -> Any:
+        def grow_or_fail(*args: Any) -> Any:
             nonlocal calls
             calls += 1
             if calls == n_calls:
                 raise MemoryError
-            return work(*args)
+            return grow(*args)
 
         with monkeypatch.context() as patch:
-            patch.setattr("fullhess.phases.work", work_or_fail)
+            patch.setattr("fullhess.grower.grow", grow_or_fail)
+            patch.setattr("fullhess.grower._BREATH", -1)
             before = state_of(trainer)
             with pytest.raises(MemoryError):
                 trainer.step()

@@ -89,6 +89,16 @@ def solve_constrained_node(k, sums, reg_lambda, reg_alpha, low, high, damped, ou
 
 
 @kernel
+def value_constrained_node(
+    k, sums, reg_lambda, reg_alpha, low, high, damped, out, score, index
+):  # fmt: skip
+    """``solve_constrained_node`` with its score in ``score[index]``."""
+    score[index] = solve_constrained_node(
+        k, sums, reg_lambda, reg_alpha, low, high, damped, out
+    )  # fmt: skip
+
+
+@kernel
 def solve_constrained_pair(
     k, sums, total, direction, reg_lambda, reg_alpha, low, high, out_left, out_right
 ):

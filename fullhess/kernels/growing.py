@@ -1,314 +1,381 @@
-"""The tasks of a growing tree, and the loop in which threads take them (``team``).
+"""Growing a tree inside one kernel, by all threads together.
 
-A phase is a number of tasks that do not depend on each other:
+The leader does what lies between two phases (``_advance``): it makes nodes, decides what is
+searched and opens the next phase. All others, and the leader too, take the tasks of a
+phase off a counter (``tasks``). Python took a quarter of a millisecond for what the leader
+does in a few microseconds; with a few thousand rows that was most of the time of a round.
 
-``SUM``     a chunk of the root's rows: their statistics.
-``PART``    a chunk of a node's rows: left rows to the front of ``spare``, right ones to
-            the end, in reverse. ``PLACE`` follows at once.
-``PLACE``   the chunk's rows to their places, and the statistics of those that go to the
-            child with fewer rows, summed up.
-``SEARCH``  a block of features of two siblings: histograms and best splits. The block
-            stays in the cache from the first row to the last candidate.
-
-Chunks are the same for any number of threads, and their sums are added in their order.
+The leader goes back to Python where only Python can help, and comes in again where it was.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
-
 import numpy as np
-from numpy.typing import NDArray
 
 from .compile import kernel
-from .histogram import build_histogram, build_sparse_histogram, subtract_histogram, sum_rows
-from .partition import part_rows, place_rows
+from .nodes import (
+    add_children,
+    add_node,
+    give_back,
+    next_batch,
+    node_seed,
+    prepare_pair,
+    release_searched,
+    take_best,
+    wait,
+)
+from .tables import FIRST_BLOCK, KIND, N_BLOCKS, N_TASKS, PART, PLACE, SEARCH, SUM
+from .tasks import add_chunks, do_task, find_places
 from .team import (
     CLOSED,
     DONE,
+    INSIDE,
     LEFT,
     SPINS,
-    array_at,
     atomic_add,
     atomic_load,
     atomic_store,
-    call_at,
     pause,
 )
 
-SUM, PART, PLACE, SEARCH = 0, 1, 2, 3
-# Of ``Plan.phase``:
-KIND, N_TASKS, N_NODES, FIRST_BLOCK, N_BLOCKS = 0, 1, 2, 3, 4
-# How to enter ``work``:
-HELP, BEGIN, GO_ON = 0, 1, 2
+# Why ``grow`` returns: the tree is done; others have been at work, or nothing has been to do,
+# for a while; helpers are wanted; a step's nodes need features; room is needed for
+# histograms or nodes; or a while has passed.
+FINISHED, BUSY, HELPERS, COLUMNS, HISTOGRAMS, ROOM, BREATH = 0, 1, 2, 3, 4, 5, 6
+_RUN = 7  # no reason: the next phase is to be opened
 
+# What the leader does next.
+_SUM, _ROOT, _BATCH, _ROOM, _PART, _PARTED, _PREPARE, _FILL, _SEARCH, _FOUND = range(10)
 
-class Plan(NamedTuple):
-    """What stays the same while a tree grows. All blocks are listed one after the other."""
+# ``state``: numbers that stay from one entry to the next.
+STAGE = 0
+READY = 1  # the next phase can be opened
+RUNNING = 2  # a phase is open
+N_MADE = 3  # nodes
+N_LEAVES = 4
+N_WAITING = 5
+N_FREE = 6  # histograms in the stack
+FIRST_CHILD = 7  # of the batch
+N_BATCH = 8  # nodes that are being split
+N_TAKEN = 9  # of these: how many have been parted, then how many pairs are prepared
+N_PAIRS = 10  # of children to search
+N_SEARCHED = 11
+N_GROUP = 12  # nodes or pairs of the present step
+N_UPDATES = 13  # of numbers, in the present phase
+N_SINCE = 14  # updates since the last breath
+STATE_SIZE = 15
 
-    codes: NDArray[Any]  # (n, d) uint8 or uint16
-    rows: NDArray[np.int32]  # (m,) reordered in place
-    spare: NDArray[np.int32]  # (at least m,)
-    stats: NDArray[np.float32]  # (n, width)
-    n_bins: NDArray[np.int32]  # (d,)
-    offsets: NDArray[np.int64]  # (d + 1,) first cell of each feature
-    categorical: NDArray[np.bool_]  # (d,)
-    monotone: NDArray[np.int8]  # (d,)
-    settings: Any  # SplitSettings
-    block_features: NDArray[np.int32]
-    block_bounds: NDArray[np.int64]
-    block_sparse: NDArray[np.int64]  # number of the sparse block, -1 for a dense one
-    sparse_indptr: NDArray[np.int64]  # (sparse blocks, n + 1), see ``sparse.SparseBlock``
-    sparse_entries: NDArray[np.uint16]
-    sparse_cells: NDArray[np.int64]
-    sparse_cell_bounds: NDArray[np.int64]
-    sparse_features: NDArray[np.int32]
-    sparse_prevailing: NDArray[np.int64]
-    sparse_bounds: NDArray[np.int64]
-    phase: NDArray[np.int64]  # (5,) what is being done, see ``KIND`` and the next
-
-
-class Slots(NamedTuple):
-    """Nodes to search: siblings beside each other, the one with fewer rows first."""
-
-    begin: NDArray[np.int64]
-    end: NDArray[np.int64]
-    histogram: NDArray[np.int64]  # addresses; 0: it need not be kept
-    wanted: NDArray[np.bool_]
-    subtract: NDArray[np.bool_]  # of a second one: its histogram starts as the parent's
-    sums: NDArray[np.float64]  # (slots, width)
-    center: NDArray[np.float64]  # (slots, k)
-    low: NDArray[np.float64]
-    high: NDArray[np.float64]
-    score: NDArray[np.float64]
-    seed: NDArray[np.int64]
-    allowed: NDArray[np.uint8]  # (slots, d)
-    left_bins: NDArray[np.uint8]  # (slots, n_cells), or no cells without categories
-    splits: NDArray[np.float64]  # (slots, d, SPLIT_FIELDS) output
-
-
-class Chunks(NamedTuple):
-    """Rows to part, and the splits that part them."""
-
-    node: NDArray[np.int64]
-    begin: NDArray[np.int64]
-    end: NDArray[np.int64]
-    n_left: NDArray[np.int64]  # output of PART
-    left_to: NDArray[np.int64]
-    right_to: NDArray[np.int64]
-    sums: NDArray[np.float64]  # (chunks, width) output of PLACE
-    bounds: NDArray[np.int64]  # (nodes + 1,) chunks of each node
-    feature: NDArray[np.int64]  # (nodes,)
-    split_bin: NDArray[np.int64]
-    default_left: NDArray[np.bool_]
-    left_bins: NDArray[np.uint8]  # (nodes, most bins), or no bins without categories
-    node_left: NDArray[np.int64]  # (nodes,) rows on the left
-    total: NDArray[np.float64]  # (nodes, width) output: sums of the chunks
+# A number of a cell that is searched takes as long as some twenty updates.
+SEARCH_WEIGHT = 20
+MANY_PAIRS = 4  # pairs of children a thread: enough to be shared evenly
 
 
 @kernel
-def work(control, how, plan, slots, chunks, scratch, vectors, find_address, order_address):
-    """Do tasks of a phase, together with others that are in here.
+def grow(
+    control, is_leader, state, plan, nodes, free, slots, chunks, scratch, vectors, addresses
+):  # fmt: skip
+    """Do tasks, together with others that are in here; the leader also what lies between.
 
-    A thread that begins ``plan.phase`` (``BEGIN``) stays until all is done. ``HELP`` is to
-    do tasks of any phase, until the tree is closed. Returns whether that is so; False: the
-    others have been busy, or nobody has begun a phase, for a while (then ``GO_ON`` leads on).
+    A leader begins with ``state`` zero, but for ``N_FREE``. Returns why it came back; a
+    helper does when the tree is done or nothing has been to do for a while.
+
+    Parameters
+    ----------
+    control : counters of the team, see ``team``.
+    state : (STATE_SIZE,) int64, of the leader.
+    plan, nodes, slots, chunks : see ``tables``; helpers do not touch ``nodes``.
+    free : (m,) int64 addresses of histograms, a stack.
+    scratch : of this thread.
     """
-    phase = plan.phase
-    if how == BEGIN:
-        _open_phase(control, phase)
+    if not is_leader:
+        atomic_add(control, INSIDE, 1)
     spins = 0
     while True:
         # A thread that comes late takes a task of the next phase, or none: never an old one.
         left = atomic_add(control, LEFT, -1) if atomic_load(control, LEFT) > 0 else 0
         if left > 0:
-            _do(left - 1, plan, slots, chunks, scratch, vectors, find_address, order_address)
+            do_task(left - 1, plan, slots, chunks, scratch, vectors, addresses)
             atomic_add(control, DONE, 1)
             spins = 0
             continue
-        if how == HELP:
-            if atomic_load(control, CLOSED) != 0:
-                return True
-        elif atomic_load(control, DONE) == phase[N_TASKS]:
-            if not _finish(phase, chunks):
-                return True
-            _open_phase(control, phase)
-            continue
+        if is_leader:
+            if state[RUNNING] == 0 or atomic_load(control, DONE) == plan.phase[N_TASKS]:
+                state[RUNNING] = 0
+                if state[READY] == 0:
+                    reason = _advance(state, plan, nodes, free, slots, chunks, addresses)
+                    if reason != _RUN:
+                        return reason
+                    state[READY] = 1
+                    if _wants_helpers(control, state, plan):
+                        return HELPERS
+                state[READY] = 0
+                state[RUNNING] = 1
+                atomic_store(control, DONE, 0)
+                atomic_store(control, LEFT, plan.phase[N_TASKS])
+                continue
+        elif atomic_load(control, CLOSED) != 0:
+            atomic_add(control, INSIDE, -1)
+            return FINISHED
         spins += 1
         if spins > SPINS:
-            return False
+            if not is_leader:
+                atomic_add(control, INSIDE, -1)
+            return BUSY
         pause()
 
 
 @kernel
-def _open_phase(control, phase):
-    atomic_store(control, DONE, 0)
-    atomic_store(control, LEFT, phase[N_TASKS])
+def _wants_helpers(control, state, plan):
+    """Whether more threads should be called for the next phase."""
+    helpers = min(plan.phase[N_TASKS], plan.rules.n_threads) - 1
+    return state[N_UPDATES] > plan.rules.small_step and atomic_load(control, INSIDE) < helpers
 
 
 @kernel
-def _finish(phase, chunks):
-    """What one thread does at the end of a phase; whether another one follows."""
-    if phase[KIND] == PART:
-        _find_places(phase[N_NODES], chunks)
-        phase[KIND] = PLACE
-        return True
-    if phase[KIND] != SEARCH:
-        _add_chunks(phase[N_NODES], chunks)
-    return False
-
-
-@kernel
-def _do(task, plan, slots, chunks, scratch, vectors, find_address, order_address):
-    kind = plan.phase[KIND]
-    if kind == SEARCH:
-        _search(task, plan, slots, scratch, vectors, find_address, order_address)
-    elif kind == PART:
-        _part(task, plan, chunks)
-    elif kind == PLACE:
-        _place(task, plan, chunks)
-    else:
-        rows = plan.rows[chunks.begin[task] : chunks.end[task]]
-        sum_rows(rows, plan.stats, chunks.sums[task])
-
-
-@kernel
-def _part(chunk, plan, chunks):
-    node = chunks.node[chunk]
-    feature = chunks.feature[node]
-    begin, end = chunks.begin[chunk], chunks.end[chunk]
-    chunks.n_left[chunk] = part_rows(
-        plan.codes,
-        feature,
-        chunks.split_bin[node],
-        plan.n_bins[feature],
-        chunks.default_left[node],
-        plan.categorical[feature],
-        chunks.left_bins[node],
-        plan.rows[begin:end],
-        plan.spare[begin:end],
-    )
-
-
-@kernel
-def _place(chunk, plan, chunks):
-    begin, end = chunks.begin[chunk], chunks.end[chunk]
-    n_left = chunks.n_left[chunk]
-    left = plan.rows[chunks.left_to[chunk] :][:n_left]
-    right = plan.rows[chunks.right_to[chunk] :][: end - begin - n_left]
-    place_rows(plan.spare[begin:end], left, right)
-    node = chunks.node[chunk]
-    left_is_fewer = _left_is_fewer(node, chunks)
-    sum_rows(left if left_is_fewer else right, plan.stats, chunks.sums[chunk])
-
-
-@kernel
-def _left_is_fewer(node, chunks):
-    n_rows = chunks.end[chunks.bounds[node + 1] - 1] - chunks.begin[chunks.bounds[node]]
-    return 2 * chunks.node_left[node] <= n_rows
-
-
-@kernel
-def _find_places(n_nodes, chunks):
-    """Where the rows of every chunk go, after PART."""
-    for node in range(n_nodes):
-        first, last = chunks.bounds[node], chunks.bounds[node + 1]
-        n_left = np.int64(0)
-        for chunk in range(first, last):
-            n_left += chunks.n_left[chunk]
-        chunks.node_left[node] = n_left
-        left_to = chunks.begin[first]
-        right_to = left_to + n_left
-        for chunk in range(first, last):
-            chunks.left_to[chunk] = left_to
-            chunks.right_to[chunk] = right_to
-            left_to += chunks.n_left[chunk]
-            right_to += chunks.end[chunk] - chunks.begin[chunk] - chunks.n_left[chunk]
-
-
-@kernel
-def _add_chunks(n_nodes, chunks):
-    """The sums of each node's chunks, in their order."""
-    for node in range(n_nodes):
-        total = chunks.total[node]
-        for w in range(total.shape[0]):
-            total[w] = 0.0
-        for chunk in range(chunks.bounds[node], chunks.bounds[node + 1]):
-            for w in range(total.shape[0]):
-                total[w] += chunks.sums[chunk, w]
-
-
-@kernel
-def _search(task, plan, slots, scratch, vectors, find_address, order_address):
-    """Histograms and best splits of a pair of nodes on a block of features."""
-    n_blocks = plan.phase[N_BLOCKS]
-    block = plan.phase[FIRST_BLOCK] + task % n_blocks
-    features = plan.block_features[plan.block_bounds[block] : plan.block_bounds[block + 1]]
-    first = task // n_blocks * 2
-    shape = scratch.histogram.shape
-    own = scratch.histogram.ctypes.data  # of this thread, where none is to be kept
-    histogram = array_at(own, shape)
-    for slot in range(first, first + 2):
-        subtract = slots.subtract[slot]
-        if not (slots.wanted[slot] or slots.subtract[first + 1]):
-            continue
-        sibling = histogram
-        kept = slots.histogram[slot]
-        histogram = array_at(kept if kept != 0 else own, shape)
-        if subtract:
-            subtract_histogram(features, plan.offsets, sibling, histogram)
+def _advance(state, plan, nodes, free, slots, chunks, addresses):
+    """Everything up to the next phase, or up to where Python is needed."""
+    while True:
+        stage = state[STAGE]
+        if stage == _SUM:
+            nodes.begin[0] = 0
+            nodes.end[0] = plan.rows.shape[0]
+            nodes.batch[0] = 0
+            _list_chunks(SUM, 0, 1, state, plan, nodes, chunks)
+            state[STAGE] = _ROOT
+            return _RUN
+        if stage == _ROOT:
+            _make_root(state, plan, nodes, chunks, addresses)
+            state[STAGE] = _PREPARE
+        elif stage == _BATCH:
+            if not _take_batch(state, plan, nodes, free):
+                return FINISHED
+            state[STAGE] = _ROOM
+            if state[N_SINCE] > plan.rules.breath:
+                state[N_SINCE] = 0
+                return BREATH
+        elif stage == _ROOM:
+            if state[N_MADE] + 2 * state[N_BATCH] > nodes.begin.shape[0]:
+                return ROOM
+            state[STAGE] = _PART
+        elif stage == _PART:
+            n = min(plan.rules.most_nodes, state[N_BATCH] - state[N_TAKEN])
+            _list_chunks(PART, state[N_TAKEN], n, state, plan, nodes, chunks)
+            state[STAGE] = _PARTED
+            return _RUN
+        elif stage == _PARTED:
+            if plan.phase[KIND] == PART:
+                find_places(state[N_GROUP], chunks)
+                plan.phase[KIND] = PLACE
+                return _RUN
+            _make_children(state, plan, nodes, chunks, addresses)
+            state[STAGE] = _PART
+            if state[N_TAKEN] == state[N_BATCH]:
+                state[N_TAKEN] = 0
+                state[STAGE] = _PREPARE
+        elif stage == _PREPARE:
+            if not _prepare(state, plan, nodes, free):
+                return HISTOGRAMS
+            state[STAGE] = _FILL
+        elif stage == _FILL:
+            if state[N_SEARCHED] == state[N_PAIRS]:
+                state[STAGE] = _BATCH
+                continue
+            _fill_slots(state, plan, nodes, slots)
+            state[STAGE] = _SEARCH
+            if plan.rules.own_columns:
+                return COLUMNS
+        elif stage == _SEARCH:
+            state[STAGE] = _FOUND
+            return _RUN
         else:
-            _build(slot, block, features, plan, slots, scratch, vectors, histogram)
-        if slots.wanted[slot]:
-            _find(slot, features, plan, slots, scratch, histogram, find_address, order_address)
+            _keep_found(state, plan, nodes, free, slots)
+            state[STAGE] = _FILL
 
 
 @kernel
-def _build(slot, block, features, plan, slots, scratch, vectors, out):
-    rows = plan.rows[slots.begin[slot] : slots.end[slot]]
-    number = plan.block_sparse[block]
-    if number < 0:
-        build_histogram(
-            plan.codes, rows, plan.stats, features, plan.offsets, vectors, scratch.places,
-            scratch.carry, out,
+def _set_phase(kind, n_tasks, n_updates, state, plan):
+    plan.phase[KIND] = kind
+    plan.phase[N_TASKS] = n_tasks
+    state[N_UPDATES] = n_updates
+    state[N_SINCE] += n_updates
+
+
+@kernel
+def _make_root(state, plan, nodes, chunks, addresses):
+    add_chunks(1, chunks)
+    for w in range(chunks.total.shape[1]):
+        nodes.sums[0, w] = chunks.total[0, w]
+    add_node(0, -1, 0, plan.rows.shape[0], plan, nodes, addresses)
+    state[N_MADE] = 1
+    state[N_LEAVES] = 1
+    state[N_BATCH] = 1  # the root stands for a pair of children
+    _begin_pairs(state)
+
+
+@kernel
+def _begin_pairs(state):
+    state[N_TAKEN] = 0
+    state[N_PAIRS] = 0
+    state[N_SEARCHED] = 0
+
+
+@kernel
+def _take_batch(state, plan, nodes, free):
+    """Choose the nodes to split next, among them the children of the last ones."""
+    for index in range(state[FIRST_CHILD], state[N_MADE]):
+        if nodes.feature[index] >= 0:
+            wait(index, state[N_WAITING], plan.rules.lossguide, nodes)
+            state[N_WAITING] += 1
+    state[FIRST_CHILD] = state[N_MADE]
+    n_batch, n_waiting = next_batch(state[N_WAITING], state[N_LEAVES], plan, nodes)
+    state[N_BATCH] = n_batch
+    state[N_WAITING] = n_waiting
+    _begin_pairs(state)
+    if n_batch == 0:
+        for i in range(n_waiting):
+            state[N_FREE] = give_back(nodes.waiting[i], free, state[N_FREE], nodes)
+    return n_batch > 0
+
+
+@kernel
+def _list_chunks(kind, first, n, state, plan, nodes, chunks):
+    """Cut the rows of n nodes of the batch into chunks."""
+    size = plan.rules.chunk_rows
+    n_chunks = 0
+    n_rows = 0
+    for i in range(n):
+        node = nodes.batch[first + i]
+        begin, end = nodes.begin[node], nodes.end[node]
+        n_rows += end - begin
+        chunks.bounds[i] = n_chunks
+        for start in range(begin, end, size):
+            chunks.node[n_chunks] = i
+            chunks.begin[n_chunks] = start
+            chunks.end[n_chunks] = min(start + size, end)
+            n_chunks += 1
+        if kind == PART:
+            chunks.feature[i] = nodes.feature[node]
+            chunks.split_bin[i] = np.int64(nodes.split[node, 2])
+            chunks.default_left[i] = nodes.split[node, 3] != 0.0
+            for b in range(nodes.left_bins.shape[1]):
+                chunks.left_bins[i, b] = nodes.left_bins[node, b]
+    chunks.bounds[n] = n_chunks
+    state[N_GROUP] = n
+    _set_phase(kind, n_chunks, n_rows * (plan.stats.shape[1] + 8), state, plan)
+
+
+@kernel
+def _make_children(state, plan, nodes, chunks, addresses):
+    """Two children for every node whose rows have been parted."""
+    add_chunks(state[N_GROUP], chunks)
+    for i in range(state[N_GROUP]):
+        node = nodes.batch[state[N_TAKEN] + i]
+        fewer = chunks.total[i]
+        add_children(
+            node, state[N_MADE], chunks.node_left[i], fewer, plan, nodes, addresses
         )  # fmt: skip
-        return
-    cells = plan.sparse_cells[plan.sparse_cell_bounds[number] : plan.sparse_cell_bounds[number + 1]]
-    part = slice(plan.sparse_bounds[number], plan.sparse_bounds[number + 1])
-    build_sparse_histogram(
-        plan.sparse_indptr[number], plan.sparse_entries, cells, rows, plan.stats,
-        slots.sums[slot], plan.sparse_features[part], plan.sparse_prevailing[part],
-        plan.offsets, vectors, scratch.remains, scratch.carry, out,
-    )  # fmt: skip
+        state[N_MADE] += 2
+        state[N_LEAVES] += 1
+    state[N_TAKEN] += state[N_GROUP]
 
 
 @kernel
-def _find(slot, features, plan, slots, scratch, histogram, find_address, order_address):
-    allowed, center = slots.allowed[slot], slots.center[slot]
-    bins = (plan.n_bins, plan.offsets, plan.categorical)
-    if order_address != 0:
-        call_at(
-            order_address,
-            (histogram, features, allowed, *bins, plan.settings, center, scratch.orders),
+def _prepare(state, plan, nodes, free):
+    """List the pairs to search, with their histograms; False where more of these are needed."""
+    for i in range(state[N_TAKEN], state[N_BATCH]):
+        state[N_TAKEN] = i
+        if state[N_FREE] < 2 and free.shape[0] < plan.rules.max_histograms:
+            return False
+        node = np.int64(-1)
+        first, second = np.int64(0), np.int64(-1)
+        if state[N_MADE] > 1:
+            node = nodes.batch[i]
+            first, second = nodes.left[node], nodes.right[node]
+        n_free, small, large, subtract = prepare_pair(
+            first, second, node, free, state[N_FREE], state[N_WAITING], plan, nodes
         )
-    call_at(
-        find_address,
-        (
-            histogram,
-            features,
-            allowed,
-            *bins,
-            scratch.orders,
-            plan.settings,
-            center,
-            slots.score[slot],
-            plan.monotone,
-            slots.low[slot],
-            slots.high[slot],
-            slots.seed[slot],
-            scratch.buffers,
-            scratch.lanes,
-            slots.left_bins[slot],
-            slots.splits[slot],
-        ),
-    )
+        state[N_FREE] = n_free
+        if nodes.wanted[small] or (large >= 0 and nodes.wanted[large]):
+            pair = state[N_PAIRS]
+            nodes.small[pair] = small
+            nodes.large[pair] = large
+            nodes.subtract[pair] = subtract
+            state[N_PAIRS] += 1
+    return True
+
+
+@kernel
+def _fill_slots(state, plan, nodes, slots):
+    """Set out the next pairs to search."""
+    rules = plan.rules
+    first = state[N_SEARCHED]
+    n = min(rules.most_pairs, state[N_PAIRS] - first)
+    _sort_by_rows(first, first + n, nodes)
+    n_rows = 0
+    for i in range(n):
+        small, large = nodes.small[first + i], nodes.large[first + i]
+        n_rows += nodes.end[small] - nodes.begin[small]
+        _fill_slot(2 * i, small, plan, nodes, slots)
+        _fill_slot(2 * i + 1, large, plan, nodes, slots)
+        slots.subtract[2 * i] = False
+        slots.subtract[2 * i + 1] = nodes.subtract[first + i]
+    many = n >= MANY_PAIRS * rules.n_threads
+    plan.phase[FIRST_BLOCK] = plan.n_blocks[0] if many else 0
+    n_blocks = plan.n_blocks[1 if many else 0]
+    plan.phase[N_BLOCKS] = n_blocks
+    state[N_GROUP] = n
+    n_cells = plan.offsets[plan.offsets.shape[0] - 1]
+    updates = n_rows * plan.features.shape[0] + 2 * n * SEARCH_WEIGHT * n_cells
+    _set_phase(SEARCH, n * n_blocks, updates * plan.stats.shape[1], state, plan)
+
+
+@kernel
+def _sort_by_rows(first, last, nodes):
+    """The task that is listed last is taken first: let it be one of the largest."""
+    for i in range(first + 1, last):
+        small, large, subtract = nodes.small[i], nodes.large[i], nodes.subtract[i]
+        n_rows = nodes.end[small] - nodes.begin[small]
+        place = i
+        while place > first:
+            other = nodes.small[place - 1]
+            if nodes.end[other] - nodes.begin[other] <= n_rows:
+                break
+            nodes.small[place] = other
+            nodes.large[place] = nodes.large[place - 1]
+            nodes.subtract[place] = nodes.subtract[place - 1]
+            place -= 1
+        nodes.small[place] = small
+        nodes.large[place] = large
+        nodes.subtract[place] = subtract
+
+
+@kernel
+def _fill_slot(slot, index, plan, nodes, slots):
+    slots.node[slot] = index
+    slots.wanted[slot] = index >= 0 and nodes.wanted[index]
+    if index < 0:
+        return
+    slots.begin[slot] = nodes.begin[index]
+    slots.end[slot] = nodes.end[index]
+    slots.histogram[slot] = nodes.histogram[index]
+    slots.score[slot] = nodes.score[index]
+    slots.seed[slot] = node_seed(plan.rules.seed, index)
+    for w in range(slots.sums.shape[1]):
+        slots.sums[slot, w] = nodes.sums[index, w]
+    for j in range(slots.center.shape[1]):
+        slots.center[slot, j] = nodes.center[index, j]
+        slots.low[slot, j] = nodes.low[index, j]
+        slots.high[slot, j] = nodes.high[index, j]
+    for cell in range(slots.left_bins.shape[1]):
+        slots.left_bins[slot, cell] = 0
+
+
+@kernel
+def _keep_found(state, plan, nodes, free, slots):
+    """The best splits of the nodes that have been searched."""
+    for slot in range(2 * state[N_GROUP]):
+        if slots.wanted[slot]:
+            index = slots.node[slot]
+            take_best(index, slots.splits[slot], slots.left_bins[slot], plan, nodes)
+            state[N_FREE] = release_searched(index, free, state[N_FREE], plan, nodes)
+    state[N_SEARCHED] += state[N_GROUP]

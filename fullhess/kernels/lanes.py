@@ -95,6 +95,7 @@ class SplitSettings(NamedTuple):
     max_delta_step: float
     reg_alpha: float
     constrained: bool  # penalty and bounds score by score; the layout is diagonal
+    evaluate_at: int  # address of ``constraints.evaluate_constrained`` (``team.call_at``) or 0
 
 
 def new_lanes(layout, k, width):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .compile import kernel
+from .simd import add_scaled
 from .solve import (
     DENSE,
     DIAGONAL,
@@ -57,81 +58,75 @@ def curvature_along(layout, curvature, direction):
 
 
 @kernel
-def _unpack(layout, curvature, out):
-    """The full k×k matrix of a packed curvature."""
-    k = out.shape[0]
-    out[:, :] = 0.0
-    for i in range(k):
-        if layout == DIAGONAL:
-            out[i, i] = curvature[i]
-            continue
-        if layout == DENSE:
-            out[i, i] = curvature[packed_index(i, i, k)]
-        for j in range(i + 1, k):
-            if layout == LAPLACIAN:
+def _unpack(layout, curvature, k, matrix, at):
+    """The full k×k matrix of a packed curvature, row after row from ``matrix[at]`` on."""
+    for e in range(at, at + k * k):
+        matrix[e] = 0.0
+    if layout == LAPLACIAN:
+        for i in range(k):
+            for j in range(i + 1, k):
                 weight = curvature[edge_index(i, j, k)]
-                out[i, j] = out[j, i] = -weight
-                out[i, i] += weight
-                out[j, j] += weight
-            else:
-                out[i, j] = out[j, i] = curvature[packed_index(i, j, k)]
-
-
-@kernel(fastmath={"reassoc", "contract"})
-def _factor(matrix):
-    """LLᵀ of a positive definite matrix, in its lower triangle."""
-    k = matrix.shape[0]
-    for j in range(k):
-        for i in range(j, k):
-            total = matrix[i, j]
-            for l in range(j):
-                total -= matrix[i, l] * matrix[j, l]
-            if i == j:
-                matrix[j, j] = np.sqrt(max(total, 1e-300))
-            else:
-                matrix[i, j] = total / matrix[j, j]
+                matrix[at + i * k + j] = -weight
+                matrix[at + j * k + i] = -weight
+                matrix[at + i * k + i] += weight
+                matrix[at + j * k + j] += weight
+        return
+    for i in range(k):
+        for j in range(i, k):
+            entry = curvature[packed_index(i, j, k)]
+            matrix[at + i * k + j] = entry
+            matrix[at + j * k + i] = entry
 
 
 @kernel
-def _solve_factored(factor, b):
-    """b becomes the solution of L Lᵀ x = b."""
-    k = factor.shape[0]
+def _factor(k, matrix, at):
+    """LDLᵀ of a positive definite matrix: Lᵀ with D⁻¹ on its diagonal in the upper triangle."""
     for i in range(k):
-        total = b[i]
-        for l in range(i):
-            total -= factor[i, l] * b[l]
-        b[i] = total / factor[i, i]
-    for i in range(k - 1, -1, -1):
-        total = b[i]
-        for l in range(i + 1, k):
-            total -= factor[l, i] * b[l]
-        b[i] = total / factor[i, i]
+        row_i = at + i * k
+        inverse = 1.0 / max(matrix[row_i + i], 1e-300)
+        for j in range(i + 1, k):
+            row_j = at + j * k
+            add_scaled(matrix, row_j + j, row_i + j, k - j, -matrix[row_i + j] * inverse)
+        matrix[row_i + i] = inverse
+        for j in range(i + 1, k):
+            matrix[row_i + j] *= inverse
 
 
 @kernel
-def _solve_rows(factor, b):
-    """b (k, k) becomes the solution of L Lᵀ X = b, all columns at once along its rows."""
-    k = factor.shape[0]
+def _solve_factored(k, matrix, at, b):
+    """b becomes the solution of L D Lᵀ x = b."""
     for i in range(k):
-        for l in range(i):
-            entry = factor[i, l]
-            for c in range(k):
-                b[i, c] -= entry * b[l, c]
-        inverse = 1.0 / factor[i, i]
-        for c in range(k):
-            b[i, c] *= inverse
+        row_i = at + i * k
+        for j in range(i + 1, k):
+            b[j] -= matrix[row_i + j] * b[i]
     for i in range(k - 1, -1, -1):
-        for l in range(i + 1, k):
-            entry = factor[l, i]
-            for c in range(k):
-                b[i, c] -= entry * b[l, c]
-        inverse = 1.0 / factor[i, i]
-        for c in range(k):
-            b[i, c] *= inverse
+        row_i = at + i * k
+        b[i] *= matrix[row_i + i]
+        for j in range(i + 1, k):
+            b[i] -= matrix[row_i + j] * b[j]
 
 
-@kernel(allocates=True)
-def sweep_path_prior(layout, parent, leaf, gradient, curvature, x, reg_lambda, out):
+@kernel
+def _solve_rows(k, matrix, at, b):
+    """The k×k matrix from ``matrix[b]`` on becomes the solution of L D Lᵀ X = B.
+
+    All columns at once along its rows: a column at a time has no rows to vectorise.
+    """
+    for i in range(k):
+        for j in range(i + 1, k):
+            add_scaled(matrix, b + j * k, b + i * k, k, -matrix[at + i * k + j])
+    for i in range(k - 1, -1, -1):
+        inverse = matrix[at + i * k + i]
+        for c in range(b + i * k, b + i * k + k):
+            matrix[c] *= inverse
+        for j in range(i + 1, k):
+            add_scaled(matrix, b + i * k, b + j * k, k, -matrix[at + i * k + j])
+
+
+@kernel
+def sweep_path_prior(
+    layout, parent, leaf, gradient, curvature, x, reg_lambda, matrix, message, out
+):  # fmt: skip
     """Maximum a posteriori of all node values under the path prior.
 
     Minimises Σ_leaves (½ zᵀA z - zᵀ(A x - g)) + λ/2 Σ_v ‖z_v - z_parent(v)‖², the
@@ -142,41 +137,86 @@ def sweep_path_prior(layout, parent, leaf, gradient, curvature, x, reg_lambda, o
     parent : (n_nodes,) int32, -1 at the root; parents stand before children.
     leaf : (n_nodes,) int32 leaf index, -1 at a split.
     gradient, x : (n_leaves, k) float64; curvature : (n_leaves, m) float64 at x.
+    matrix : ((n_nodes + 1) k²,) float64 scratch, of which a diagonal layout uses n_nodes·k.
+    message : (k,) float64 scratch.
     out : (n_nodes, k) float64, output z.
     """
-    n_nodes = parent.shape[0]
-    k = x.shape[1]
-    matrix = np.zeros((n_nodes, k, k))  # A of a node, then the factor of A + λI
-    vector = np.zeros((n_nodes, k))
-    message = np.empty(k)
-    product = np.empty(k)
-    for v in range(n_nodes - 1, -1, -1):
+    for v in range(out.shape[0]):
+        for j in range(out.shape[1]):
+            out[v, j] = 0.0
+    if layout == DIAGONAL:
+        _sweep_diagonal(parent, leaf, gradient, curvature, x, reg_lambda, matrix, out)
+        return
+    n_nodes, k = out.shape
+    size = k * k
+    for e in range(n_nodes * size):
+        matrix[e] = 0.0
+    spare = n_nodes * size
+    for v in range(n_nodes - 1, -1, -1):  # A of a node, then the factor of A + λI
+        at = v * size
+        b = out[v]
         if leaf[v] >= 0:
-            _unpack(layout, curvature[leaf[v]], matrix[v])
-            multiply_curvature(layout, curvature[leaf[v]], x[leaf[v]], product)
-            vector[v] = product - gradient[leaf[v]]
+            _unpack(layout, curvature[leaf[v]], k, matrix, at)
+            multiply_curvature(layout, curvature[leaf[v]], x[leaf[v]], b)
+            for j in range(k):
+                b[j] -= gradient[leaf[v], j]
             if layout == LAPLACIAN:  # sums to zero but for rounding, which 1/λ would blow up
-                vector[v] -= vector[v].mean()
-        original = matrix[v].copy()
+                _centre(b)
+        if v > 0:
+            for e in range(size):
+                matrix[spare + e] = matrix[at + e]
         for j in range(k):
-            matrix[v, j, j] += reg_lambda
-        _factor(matrix[v])
+            matrix[at + j * k + j] += reg_lambda
+        _factor(k, matrix, at)
         if v == 0:
             break
-        up = parent[v]
-        message[:] = vector[v]
-        _solve_factored(matrix[v], message)
         for j in range(k):
-            vector[up, j] += reg_lambda * message[j]
-        _solve_rows(matrix[v], original)
-        for i in range(k):  # λ (A + λI)⁻¹ A, symmetric
-            for j in range(k):
-                matrix[up, i, j] += reg_lambda * original[i, j]
+            message[j] = b[j]
+        _solve_factored(k, matrix, at, message)
+        for j in range(k):
+            out[parent[v], j] += reg_lambda * message[j]
+        _solve_rows(k, matrix, at, spare)
+        add_scaled(matrix, parent[v] * size, spare, size, reg_lambda)  # λ (A + λI)⁻¹ A
     for v in range(n_nodes):
-        out[v] = vector[v]
+        z = out[v]
         if v > 0:
             for j in range(k):
-                out[v, j] += reg_lambda * out[parent[v], j]
-        _solve_factored(matrix[v], out[v])
+                z[j] += reg_lambda * out[parent[v], j]
+        _solve_factored(k, matrix, v * size, z)
         if layout == LAPLACIAN:
-            out[v] -= out[v].mean()
+            _centre(z)
+
+
+@kernel
+def _centre(b):
+    mean = 0.0
+    for j in range(b.shape[0]):
+        mean += b[j]
+    mean /= b.shape[0]
+    for j in range(b.shape[0]):
+        b[j] -= mean
+
+
+@kernel
+def _sweep_diagonal(parent, leaf, gradient, curvature, x, reg_lambda, diagonal, out):
+    """The same score by score; ``out`` is zero."""
+    n_nodes, k = out.shape
+    for e in range(n_nodes * k):
+        diagonal[e] = 0.0
+    for v in range(n_nodes - 1, -1, -1):
+        for j in range(k):
+            a = diagonal[v * k + j]
+            if leaf[v] >= 0:
+                a = curvature[leaf[v], j]
+                out[v, j] = a * x[leaf[v], j] - gradient[leaf[v], j]
+            share = reg_lambda / max(a + reg_lambda, 1e-300)
+            if v > 0:
+                out[parent[v], j] += share * out[v, j]
+                diagonal[parent[v] * k + j] += share * a
+            diagonal[v * k + j] = a
+    for v in range(n_nodes):
+        for j in range(k):
+            total = out[v, j]
+            if v > 0:
+                total += reg_lambda * out[parent[v], j]
+            out[v, j] = total / max(diagonal[v * k + j] + reg_lambda, 1e-300)

@@ -16,8 +16,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from .compile import kernel
 from .simd import add_scaled
 
@@ -248,26 +246,27 @@ def capped_score(q, beta, t):
     return 2.0 * q * (t - (math.expm1(beta * t) - beta * t) / (beta * beta))
 
 
-@kernel(allocates=True)
-def solve_node(layout, k, statistics, center, reg_lambda, damped, max_delta_step, x):
+@kernel
+def solve_node(
+    layout, k, statistics, center, reg_lambda, damped, max_delta_step, curvature, b, x
+):  # fmt: skip
     """Newton direction, step length and score of a node.
 
     Parameters
     ----------
     statistics : (width,) float64 sums [count | gradient | curvature].
     center : (k,) the value around which the node is solved (path prior), or zeros.
+    curvature, b : scratch, (at least width - 1 - k,) and (k,) float64.
     x : (k,) float64, output: the step t·d, to be added to ``center``.
 
     Returns
     -------
     score : float64, twice the (guaranteed, if damped) decrease of the loss.
     """
-    b = np.empty(k)
     multiply_curvature(layout, statistics[1 + k :], center, b)
     for j in range(k):
         b[j] = -statistics[1 + j] - b[j]
-    curvature = np.empty(statistics.shape[0] - 1 - k)
-    for e in range(curvature.shape[0]):
+    for e in range(statistics.shape[0] - 1 - k):
         curvature[e] = statistics[1 + k + e]
     if layout == LAPLACIAN:
         q = solve_laplacian(curvature[: k * (k - 1) // 2], b, reg_lambda, x)

@@ -23,9 +23,9 @@ from .candidates import (
     mark_left_bins,
 )
 from .compile import kernel
-from .constraints import evaluate_constrained
 from .lanes import HALF, evaluate_chunk, load_candidates, score_row
 from .solve import LAPLACIAN, exchange_edges, heaviest_class
+from .team import call_at
 from .tiles import add_cells, sum_cells
 
 SPLIT_FIELDS = 6
@@ -359,7 +359,10 @@ def _keep_best(
         needed = _beyond_tie(best[1])
     if settings.constrained:
         n = _drop_light(n, positions, prefixes, settings, total)
-        evaluate_constrained(n, prefixes, total, settings, reg_lambda, monotone, low, high, scores)
+        call_at(
+            settings.evaluate_at,
+            (n, prefixes, total, settings, reg_lambda, monotone, low, high, scores),
+        )
     else:
         load_candidates(lanes, n, prefixes, total)
         if not evaluate_chunk(lanes, n, settings, reg_lambda, buffers.around, shifted, needed):

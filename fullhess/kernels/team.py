@@ -10,6 +10,7 @@ instructions that takes, and calls of kernels that were compiled before.
     LEFT     tasks of the phase that nobody has begun
     DONE     tasks that are finished
     CLOSED   helpers are to leave
+    INSIDE   helpers that are at work or waiting for it
 """
 
 from __future__ import annotations
@@ -25,10 +26,9 @@ from numba.np.arrayobj import populate_array
 
 from .compile import kernel
 
-LEFT, DONE, CLOSED = 0, 8, 16
-CONTROL_SIZE = 24
-# Turns of the waiting loop before a thread gives up, about a millisecond. Between two
-# phases Python takes a tenth of that for a small level and half of it for a large one.
+LEFT, DONE, CLOSED, INSIDE = 0, 8, 16, 24
+CONTROL_SIZE = 32
+# Turns of the waiting loop before a thread gives up, about a millisecond.
 SPINS = 20_000
 
 _X86 = ("x86_64", "AMD64")

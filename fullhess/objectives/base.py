@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +14,7 @@ from ..kernels.histogram import sum_rows
 from ..kernels.partition import add_leaf_values
 from ..threads import Workers
 
-__all__ = ["LeafEvaluator", "LeafRows", "Objective"]
+__all__ = ["Descent", "LeafEvaluator", "LeafRows", "Objective"]
 
 Link = Literal["softmax", "identity"]
 Sums = tuple[NDArray[np.float64], NDArray[np.float64]]  # gradient (L, k), curvature (L, m)
@@ -36,6 +36,16 @@ class LeafRows:
 
     def subset(self, leaves: NDArray[Any]) -> LeafRows:
         return LeafRows(self.rows, self.begin[leaves], self.end[leaves])
+
+
+class Descent(NamedTuple):
+    """Newton steps from zero to the minima of leaves."""
+
+    layout: Layout  # of ``first``; later steps have the true Hessian
+    first: Sums  # of all leaves at zero
+    reg_lambda: float
+    max_steps: int
+    converged_range: float  # a step is the last one if its range is below
 
 
 class Objective(ABC):
@@ -158,22 +168,30 @@ class LeafEvaluator:
         return None
 
     def solve_whole(
-        self,
-        active: NDArray[np.int64],
-        layout: Layout,
-        first: Sums,
-        reg_lambda: float,
-        max_steps: int,
-        converged_range: float,
-        x: NDArray[np.float64],
+        self, active: NDArray[np.int64], descent: Descent, x: NDArray[np.float64]
     ) -> NDArray[np.bool_] | None:
         """Solve active leaves that do not depend on each other, one after the other.
 
-        layout, first : sums of all leaves at zero, for the first step.
         x : (L, k) output.
 
         Returns (L,) which leaves have been tried, or None if it cannot; the values of those
         that did not converge are NaN.
+        """
+        return None
+
+    def solve_tied(
+        self,
+        parent: NDArray[np.int32],
+        leaf: NDArray[np.int32],
+        descent: Descent,
+        x: NDArray[np.float64],
+    ) -> bool | None:
+        """Solve all leaves under the path prior.
+
+        parent, leaf : (n_nodes,) the tree.
+        x : (L, k) zeros, output.
+
+        Returns whether the steps came to an end, or None if it cannot.
         """
         return None
 

@@ -14,9 +14,10 @@ from ..kernels.many_classes import solve_leaf_by_products
 from ..kernels.rows import VECTOR
 from ..kernels.softmax_leaves import accumulate_leaves, pack_leaves
 from ..kernels.softmax_solve import LEAST_GUESS, solve_whole_leaves
-from ..kernels.team import new_control
+from ..kernels.softmax_tied import CONVERGED, STATE_SIZE, TiedLeaves, solve_tied_leaves
+from ..kernels.team import close, new_control
 from ..threads import Workers, even_tasks
-from .base import LeafEvaluator, LeafRows, Objective, Sums, row_tasks
+from .base import Descent, LeafEvaluator, LeafRows, Objective, Sums, row_tasks
 
 __all__ = ["Softmax"]
 
@@ -33,6 +34,7 @@ _ROWS_PER_RUN = 8192  # a leaf's rows are summed in runs of this many
 # by one thread.
 _WHOLE_ROWS = 8192
 _WHOLE_SHARE = 1 / 16
+_NUMBERS_PER_HELPER = 500_000  # of a pass: below, to wake a thread takes longer
 _NUMBERS_PER_TASK = 1_000_000  # probabilities and products of a pass: half a millisecond or less
 
 
@@ -213,14 +215,7 @@ class _PackedLeaves(LeafEvaluator):
         return np.add.reduceat(gradient, first), np.add.reduceat(edges, first)
 
     def solve_whole(
-        self,
-        active: NDArray[np.int64],
-        layout: Layout,
-        first: Sums,
-        reg_lambda: float,
-        max_steps: int,
-        converged_range: float,
-        x: NDArray[np.float64],
+        self, active: NDArray[np.int64], descent: Descent, x: NDArray[np.float64]
     ) -> NDArray[np.bool_] | None:
         leaves = self.leaves
         size = leaves.end - leaves.begin
@@ -233,14 +228,63 @@ class _PackedLeaves(LeafEvaluator):
             min(self.workers.n_threads, len(order)),
             lambda _: solve_whole_leaves(
                 counter, order, self.raw, self.label, self.weight, leaves.rows, leaves.begin,
-                leaves.end, self._rows_per_run, layout.code, *first, reg_lambda, max_steps,
-                converged_range, x, solved,
+                leaves.end, self._rows_per_run, descent.layout.code, *descent.first,
+                descent.reg_lambda, descent.max_steps, descent.converged_range, x, solved,
             ),
         )  # fmt: skip
         x[~solved] = np.nan
         tried: NDArray[np.bool_] = np.zeros(len(leaves), np.bool_)
         tried[whole] = True
         return tried
+
+    def solve_tied(
+        self,
+        parent: NDArray[np.int32],
+        leaf: NDArray[np.int32],
+        descent: Descent,
+        x: NDArray[np.float64],
+    ) -> bool | None:
+        run_leaf, run_begin, run_end, run_place = self._runs
+        (n_leaves, k), n_nodes, n_runs = x.shape, len(parent), len(run_leaf)
+        n_edges = self.objective.layout("full").n_curvature
+        scores, own_label = self._blocks
+        leaves = TiedLeaves(
+            raw=self.raw,
+            label=self.label,
+            weight=self.weight,
+            rows=self.leaves.rows,
+            run_leaf=run_leaf,
+            run_begin=run_begin,
+            run_end=run_end,
+            run_place=run_place,
+            scores=scores,
+            own_label=own_label,
+            run_gradient=np.empty((n_runs, k)),
+            run_edges=np.empty((n_runs, n_edges)),
+            gradient=np.empty((n_leaves, k)),
+            edges=np.empty((n_leaves, n_edges)),
+            first_layout=descent.layout.code,
+            first_gradient=descent.first[0],
+            first_curvature=descent.first[1],
+            parent=parent,
+            leaf=leaf,
+            reg_lambda=descent.reg_lambda,
+            max_steps=descent.max_steps,
+            converged_range=descent.converged_range,
+            matrix=np.empty((n_nodes + 1) * k * k),
+            message=np.empty(k),
+            nodes=np.empty((n_nodes, k)),
+            x=x,
+        )
+        control, state = new_control(), np.zeros(STATE_SIZE, np.int64)
+        n_numbers = len(self.leaves.rows) * (k + n_edges)
+        n_threads = min(self.workers.n_threads, n_runs, 1 + n_numbers // _NUMBERS_PER_HELPER)
+        self.workers.lead(
+            lambda is_leader: solve_tied_leaves(control, is_leader, state, leaves),
+            n_threads - 1,
+            lambda: close(control),
+        )
+        return bool(state[CONVERGED])
 
     def _packed_rows(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[np.float64]]:
         """Scores, labels and weights in the order of the leaves."""
