@@ -28,6 +28,8 @@ from .kernels import growing
 from .kernels.categories import order_categories
 from .kernels.constraints import solve_constrained_pair, value_constrained_node
 from .kernels.growing import grow
+from .kernels.histogram import builders
+from .kernels.solve import value_free_node
 from .kernels.splitting import find_best_splits
 from .kernels.tables import PHASE_SIZE, Addresses, Nodes, Plan, Rules
 from .kernels.team import address_of, close, new_control
@@ -106,7 +108,7 @@ class Grower:
         plan = self._plan(stats, rows, columns, seed)
         if self._addresses is None:  # not before the first tree: it may have to be compiled
             with self.pool.scratch() as scratch:
-                self._addresses = self._find_addresses(scratch)
+                self._addresses = self._find_addresses(plan, scratch)
         limit = self.params.max_delta_step or np.inf
         self.nodes.low[0], self.nodes.high[0] = -limit, limit
         self._slots.allowed[0] = columns.of_node(0, frozenset())
@@ -165,35 +167,52 @@ class Grower:
             phase=np.zeros(PHASE_SIZE, np.int64),
         )
 
-    def _find_addresses(self, scratch: Scratch) -> Addresses:
+    def _find_addresses(self, plan: Plan, scratch: Scratch) -> Addresses:
         """Of the kernels that are called by them, as far as they are called."""
         slots, nodes, settings = self._slots, self.nodes, self.settings
-        binning = self.binned.binning
+        k, center, sums, value = settings.k, nodes.center[0], nodes.sums[0], nodes.value[0]
         bounds = (slots.low[0], slots.high[0])
-        node = (scratch.histogram, np.empty(0, np.int32), slots.allowed[0])
-        bins = (binning.n_bins, self.pool.offsets, binning.features.categorical)
-        find = address_of(
-            find_best_splits,
-            (
-                *node, *bins, scratch.orders, settings, slots.center[0], 0.0, self.monotone,
-                *bounds, 0, scratch.buffers, scratch.lanes, slots.left_bins[0], slots.splits[0],
-            ),
+        features, rows, stats = plan.features, plan.rows, plan.stats
+        node = (scratch.histogram, features, slots.allowed[0])
+        bins = (plan.n_bins, plan.offsets, plan.categorical)
+        cells = (scratch.carry, scratch.histogram)
+        build, build_sparse = builders(settings.width)
+        find = (
+            *node, *bins, scratch.orders, settings, center, 0.0, self.monotone, *bounds, 0,
+            scratch.buffers, scratch.lanes, slots.left_bins[0], slots.splits[0],
         )  # fmt: skip
-        order = value = pair = 0
+        where = (nodes.score, 0)
+        limits = (settings.reg_lambda, settings.damped, settings.max_delta_step)
+        one = (settings.layout, k, sums, center, *limits, nodes.matrix, nodes.vector, value, *where)
+        addresses = Addresses(
+            build=address_of(
+                build, (plan.codes, rows, stats, features, plan.offsets, scratch.places, *cells)
+            ),
+            build_sparse=0,
+            find_splits=address_of(find_best_splits, find),
+            order_categories=0,
+            value_node=address_of(value_free_node, one),
+            constrained_node=0,
+            constrained_pair=0,
+        )
+        if self.pool.sparse:
+            sparse = (
+                plan.sparse_indptr[0], plan.sparse_entries, plan.sparse_cells, rows, stats, sums,
+                plan.sparse_features, plan.sparse_prevailing, plan.offsets, scratch.remains, *cells,
+            )  # fmt: skip
+            addresses = addresses._replace(build_sparse=address_of(build_sparse, sparse))
         if self.pool.has_categories:
-            args = (*node, *bins, settings, slots.center[0], scratch.orders)
-            order = address_of(order_categories, args)
+            order = address_of(order_categories, (*node, *bins, settings, center, scratch.orders))
+            addresses = addresses._replace(order_categories=order)
         if settings.constrained:
-            k, sums, penalties = settings.k, nodes.sums[0], (0.0, 0.0)
-            values = (nodes.value[0], nodes.value[0])
-            value = address_of(
-                value_constrained_node,
-                (k, sums, *penalties, *bounds, settings.damped, values[0], nodes.score, 0),
+            penalties = (settings.reg_lambda, settings.reg_alpha)
+            held = (k, sums, *penalties, *bounds, settings.damped, value, *where)
+            pair = (k, sums, sums, 0, *penalties, *bounds, value, value)
+            addresses = addresses._replace(
+                constrained_node=address_of(value_constrained_node, held),
+                constrained_pair=address_of(solve_constrained_pair, pair),
             )
-            pair = address_of(
-                solve_constrained_pair, (k, sums, sums, 0, *penalties, *bounds, *values)
-            )
-        return Addresses(find, order, value, pair)
+        return addresses
 
 
 class _Growth:
@@ -242,7 +261,7 @@ class _Growth:
     def _enter(self, is_leader: bool, scratch: Scratch) -> int:
         grower = self._grower
         tables: tuple[Any, ...] = (grower.nodes, self._free, grower._slots, grower._chunks)
-        args = (*tables, scratch, grower.pool.vectors, grower._addresses)
+        args = (*tables, scratch, grower._addresses)
         return int(grow(self._control, is_leader, self._state, self._plan, *args))
 
     def _add_histograms(self) -> None:

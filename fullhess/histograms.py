@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from .bins import BinnedMatrix
 from .curvature import Layout
-from .kernels.histogram import GROUP, row_vectors
+from .kernels.histogram import GROUP
 from .kernels.lanes import new_lanes
 from .kernels.splitting import Buffers, new_buffers
 from .memory import aligned_empty, aligned_zeros
@@ -84,7 +84,6 @@ class HistogramPool:
         self.has_categories = bool(binned.binning.features.categorical.any())
         self.offsets = binned.binning.cell_offsets
         self.shape = (int(self.offsets[-1]), layout.width)
-        self.vectors = row_vectors(layout.width)
         self.capacity = max(2, int(budget // (self.shape[0] * self.shape[1] * 4)))
         self.carry_rows = self.shape[0]  # enough for any block
         prevailing = find_prevailing(binned)

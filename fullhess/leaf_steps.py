@@ -118,9 +118,10 @@ def _sweep(
 
 
 def _path_energy(tree: Tree, nodes: NDArray[np.float64]) -> float:
-    """Σ_v ‖z_v - z_parent‖²."""
+    """Σ_v ‖z_v - z_parent‖²; infinite beyond floating point, where no step is taken."""
     parent = tree.parents()[1:]
-    return float(((nodes[1:] - nodes[parent]) ** 2).sum() + (nodes[0] ** 2).sum())
+    with np.errstate(over="ignore"):
+        return float(((nodes[1:] - nodes[parent]) ** 2).sum() + (nodes[0] ** 2).sum())
 
 
 def slope_over_curvature(problem: LeafProblem, move: Move) -> NDArray[np.float64]:

@@ -16,7 +16,13 @@ from fullhess.curvature import Layout, LayoutName
 from fullhess.grower import Grower
 from fullhess.histograms import Block, HistogramPool, Scratch
 from fullhess.kernels.categories import order_categories
-from fullhess.kernels.histogram import build_histogram, build_sparse_histogram, sum_rows
+from fullhess.kernels.compile import kernel
+from fullhess.kernels.histogram import (
+    build_histogram,
+    build_sparse_histogram,
+    row_vectors,
+    sum_rows,
+)
 from fullhess.kernels.nodes import value_node
 from fullhess.kernels.rows import VECTOR
 from fullhess.kernels.softmax_leaves import pack_leaves
@@ -103,16 +109,22 @@ def build_block(
 ) -> None:
     """Histogram of some rows, whose statistics sum to total, in the cells of a block."""
     sparse = block.sparse
+    vectors = row_vectors(pool.shape[1])
     if sparse is None:
         build_histogram(
-            binned.codes, rows, stats, block.features, pool.offsets, pool.vectors,
+            binned.codes, rows, stats, block.features, pool.offsets, vectors,
             scratch.places, scratch.carry, out,
         )  # fmt: skip
     else:
         build_sparse_histogram(
             sparse.indptr, sparse.entries, sparse.cells, rows, stats, total, sparse.features,
-            sparse.prevailing, pool.offsets, pool.vectors, scratch.remains, scratch.carry, out,
+            sparse.prevailing, pool.offsets, vectors, scratch.remains, scratch.carry, out,
         )  # fmt: skip
+
+
+@kernel
+def call_value_node(index, plan, nodes, addresses):
+    value_node(index, plan, nodes, addresses)
 
 
 class Search:
@@ -155,13 +167,14 @@ class Search:
                 self.grower.pool, binned, rows, stats, self.sums, whole, self.scratch,
                 self.histogram,
             )  # fmt: skip
-        self.addresses = self.grower._find_addresses(self.scratch)
+        self.addresses = self.grower._find_addresses(self.plan, self.scratch)
+        call_value_node(0, self.plan, self.nodes, self.addresses)
 
     def run(self, allowed=None, seed=-1):
         """The best splits; ``seed`` of the random candidates, negative: try all."""
         allowed = np.ones(len(self.features), np.uint8) if allowed is None else allowed
         grower, scratch = self.grower, self.scratch
-        value_node(0, self.plan, self.nodes, self.addresses)
+        call_value_node(0, self.plan, self.nodes, self.addresses)
         binning = self.problem.binned.binning
         bins = (binning.n_bins, grower.pool.offsets, binning.features.categorical)
         given = (self.histogram, self.features, allowed, *bins)

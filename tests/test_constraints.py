@@ -15,6 +15,7 @@ from naive_penalty import optimality_gap, penalised_minimum
 from strategies import Problem, make_binned, make_rows, seeds
 
 from fullhess.curvature import Layout
+from fullhess.kernels.compile import kernel
 from fullhess.kernels.constraints import (
     constrained_directions,
     constrained_value,
@@ -250,6 +251,11 @@ def test_best_split_under_constraints_is_the_oracles(seed, k, direction, alpha, 
             assert pair_score(search, other["left_mask"], sign, low, high) <= score + room
 
 
+@kernel
+def call_add_children(n_left, fewer, plan, nodes, addresses):
+    add_children(0, 1, n_left, fewer, plan, nodes, addresses)
+
+
 def child_bounds(search, feature, mask):
     """Bounds of the children of the root: rows of the mask left, by this feature."""
     nodes = search.nodes
@@ -257,7 +263,7 @@ def child_bounds(search, feature, mask):
     nodes.begin[0], nodes.end[0] = 0, len(mask)
     rows = mask if 2 * mask.sum() <= len(mask) else ~mask
     fewer = naive.pack(search.g, search.H, "diagonal", np.float64)[rows].sum(axis=0)
-    add_children(0, 1, int(mask.sum()), fewer, search.plan, nodes, search.addresses)
+    call_add_children(int(mask.sum()), fewer, search.plan, nodes, search.addresses)
     return [(nodes.low[i].copy(), nodes.high[i].copy()) for i in (1, 2)]
 
 

@@ -15,6 +15,7 @@ from fullhess.bins import BinnedMatrix
 from fullhess.curvature import Layout
 from fullhess.grower import Grower
 from fullhess.kernels import growing
+from fullhess.kernels.compile import kernel
 from fullhess.kernels.growing import BUSY, FINISHED, STATE_SIZE
 from fullhess.kernels.nodes import next_batch, wait
 from fullhess.kernels.team import CLOSED, INSIDE, close, new_control
@@ -185,11 +186,21 @@ def test_helpers_leave_when_nothing_happens_or_the_tree_is_done(rng):
         control, state = new_control(), np.zeros(STATE_SIZE, np.int64)
         with one.pool.scratch() as scratch:
             rest = (plan, one.nodes, one.pool.reset(), one._slots, one._chunks, scratch)
-            args = (*rest, one.pool.vectors, one._find_addresses(scratch))
+            args = (*rest, one._find_addresses(plan, scratch))
             assert growing.grow(control, False, state, *args) == BUSY  # nothing to do yet
             close(control)
             assert growing.grow(control, False, state, *args) == FINISHED
     assert control[CLOSED] == 1 and control[INSIDE] == 0 and not state.any()
+
+
+@kernel
+def call_wait(index, lossguide, nodes):
+    wait(index, index, lossguide, nodes)
+
+
+@kernel
+def call_next_batch(n_waiting, n_leaves, plan, nodes):
+    return next_batch(n_waiting, n_leaves, plan, nodes)
 
 
 @pytest.mark.parametrize("lossguide", [False, True])
@@ -208,11 +219,11 @@ def test_nodes_are_taken_by_gain_then_number(rng, lossguide):
         nodes.split[:n, 0] = rng.integers(0, 6, n)  # with ties
         numbers = np.arange(n)
         for i in numbers:
-            wait(i, i, lossguide, nodes)
+            call_wait(i, lossguide, nodes)
         order = numbers[np.lexsort((numbers, -nodes.split[:n, 0]))]
         n_leaves, left = 1, n
         while True:
-            size, left = next_batch(left, n_leaves, plan, nodes)
+            size, left = call_next_batch(left, n_leaves, plan, nodes)
             room = params.max_leaves - n_leaves
             assert size == min(1 if lossguide else len(order), len(order), room)
             assert np.array_equal(nodes.batch[:size], np.sort(order[:size]))

@@ -19,25 +19,30 @@ def _digest_of_sources():
 SOURCES = _digest_of_sources()
 
 
-def kernel(function=None, *, allocates=False, **options):
+def kernel(function=None, *, allocates=False, inner=False, **options):
     """``njit`` without the GIL and with a cache on disk where one can be written.
 
     A kernel that makes no arrays of its own is compiled without reference counts: every
     array handed on and every view is otherwise counted by atomic instructions, which
     took 10 to 40 % of the time of the split search. Those that do must say ``allocates``.
 
+    An ``inner`` kernel is called by kernels alone, like those whose names begin with an
+    underscore. It has no entry for Python, which would unpack every array of every table: that
+    took up to a third of the time to compile. (To call it from Python ends the process.)
+
     Numba refuses to cache when neither the package's directory nor the user's cache
     directory is writable; the kernel is then compiled anew in each process.
     """
 
-    options["_nrt"] = allocates
+    options |= {"nogil": True, "no_cfunc_wrapper": True, "_nrt": allocates}
 
     def compile_(function):
+        options["no_cpython_wrapper"] = inner or function.__name__.startswith("_")
         try:
-            cached = njit(nogil=True, cache=True, **options)(function)
+            cached = njit(cache=True, **options)(function)
             _stamp(cached)
         except (RuntimeError, AttributeError):  # no locator available, another Numba
-            return njit(nogil=True, **options)(function)
+            return njit(**options)(function)
         return cached
 
     return compile_ if function is None else compile_(function)

@@ -72,7 +72,7 @@ MANY_PAIRS = 4  # pairs of children a thread: enough to be shared evenly
 
 @kernel
 def grow(
-    control, is_leader, state, plan, nodes, free, slots, chunks, scratch, vectors, addresses
+    control, is_leader, state, plan, nodes, free, slots, chunks, scratch, addresses
 ):  # fmt: skip
     """Do tasks, together with others that are in here; the leader also what lies between.
 
@@ -94,7 +94,7 @@ def grow(
         # A thread that comes late takes a task of the next phase, or none: never an old one.
         left = atomic_add(control, LEFT, -1) if atomic_load(control, LEFT) > 0 else 0
         if left > 0:
-            do_task(left - 1, plan, slots, chunks, scratch, vectors, addresses)
+            do_task(left - 1, plan, slots, chunks, scratch, addresses)
             atomic_add(control, DONE, 1)
             spins = 0
             continue

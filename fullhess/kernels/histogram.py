@@ -13,6 +13,8 @@ about a tenth of the update (a fifth after 64 rows; float64 cells cost twice the
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 from llvmlite import ir
 from numba import types
@@ -348,6 +350,32 @@ def build_sparse_histogram(
                 # What is left of numbers that cancel is their rounding.
                 lost = abs(rest[w]) < ROUNDING * size[w]
                 out[prevailing[j], w] = 0.0 if lost else rest[w]
+
+
+@cache
+def builders(width):
+    """``build_histogram`` and ``build_sparse_histogram`` for rows of this width.
+
+    A kernel that knows the width is compiled once for each; those that call it by its
+    address (``team.call_at``) are not.
+    """
+    vectors = row_vectors(width)
+
+    @kernel
+    def build(codes, rows, stats, features, cell_offsets, places, carry, out):
+        build_histogram(codes, rows, stats, features, cell_offsets, vectors, places, carry, out)
+
+    @kernel
+    def build_sparse(
+        indptr, entries, cells, rows, stats, total, features, prevailing, cell_offsets, remains,
+        carry, out,
+    ):  # fmt: skip
+        build_sparse_histogram(
+            indptr, entries, cells, rows, stats, total, features, prevailing, cell_offsets, vectors,
+            remains, carry, out,
+        )  # fmt: skip
+
+    return build, build_sparse
 
 
 @kernel

@@ -10,6 +10,8 @@ from .solve import (
     DENSE,
     DIAGONAL,
     LAPLACIAN,
+    PIVOT_TOLERANCE,
+    TINY_PIVOT,
     edge_index,
     multiply_curvature,
     packed_index,
@@ -79,11 +81,17 @@ def _unpack(layout, curvature, k, matrix, at):
 
 
 @kernel
-def _factor(k, matrix, at):
-    """LDLᵀ of a positive definite matrix: Lᵀ with D⁻¹ on its diagonal in the upper triangle."""
+def _factor(k, matrix, at, floor):
+    """LDLᵀ of a positive definite matrix: Lᵀ with D⁻¹ on its diagonal in the upper triangle.
+
+    A direction whose pivot vanishes gets no step. ``floor`` (k,) is scratch.
+    """
+    for i in range(k):
+        floor[i] = max(PIVOT_TOLERANCE * matrix[at + i * k + i], TINY_PIVOT)
     for i in range(k):
         row_i = at + i * k
-        inverse = 1.0 / max(matrix[row_i + i], 1e-300)
+        pivot = matrix[row_i + i]
+        inverse = 1.0 / pivot if pivot > floor[i] else 0.0
         for j in range(i + 1, k):
             row_j = at + j * k
             add_scaled(matrix, row_j + j, row_i + j, k - j, -matrix[row_i + j] * inverse)
@@ -167,7 +175,7 @@ def sweep_path_prior(
                 matrix[spare + e] = matrix[at + e]
         for j in range(k):
             matrix[at + j * k + j] += reg_lambda
-        _factor(k, matrix, at)
+        _factor(k, matrix, at, message)
         if v == 0:
             break
         for j in range(k):
@@ -209,7 +217,7 @@ def _sweep_diagonal(parent, leaf, gradient, curvature, x, reg_lambda, diagonal, 
             if leaf[v] >= 0:
                 a = curvature[leaf[v], j]
                 out[v, j] = a * x[leaf[v], j] - gradient[leaf[v], j]
-            share = reg_lambda / max(a + reg_lambda, 1e-300)
+            share = reg_lambda / max(a + reg_lambda, TINY_PIVOT)
             if v > 0:
                 out[parent[v], j] += share * out[v, j]
                 diagonal[parent[v] * k + j] += share * a
@@ -219,4 +227,5 @@ def _sweep_diagonal(parent, leaf, gradient, curvature, x, reg_lambda, diagonal, 
             total = out[v, j]
             if v > 0:
                 total += reg_lambda * out[parent[v], j]
-            out[v, j] = total / max(diagonal[v * k + j] + reg_lambda, 1e-300)
+            pivot = diagonal[v * k + j] + reg_lambda
+            out[v, j] = total / pivot if pivot > TINY_PIVOT else 0.0

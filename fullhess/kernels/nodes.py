@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from .compile import kernel
-from .solve import DENSE, solve_node, trace_of
+from .solve import DENSE, trace_of
 from .splitting import choose_feature
 from .team import call_at
 
@@ -19,7 +19,7 @@ SEED_STEP = 0xD1B54A32D192ED03  # odd and without a pattern: seeds of nodes are 
 SEED_BITS = 2**62 - 1
 
 
-@kernel
+@kernel(inner=True)
 def add_node(index, parent, begin, end, plan, nodes, addresses):
     """Make a node whose sums and bounds are there already; -1 stands for no parent."""
     settings = plan.settings
@@ -56,7 +56,7 @@ def _children_may_split(index, plan, nodes):
     return max_depth == 0 or nodes.depth[index] + 1 < max_depth
 
 
-@kernel
+@kernel(inner=True)
 def value_node(index, plan, nodes, addresses):
     """The value and the score of a node, and the centre around which its children are solved."""
     k, rules = plan.settings.k, plan.rules
@@ -79,23 +79,21 @@ def value_node(index, plan, nodes, addresses):
 @kernel
 def _solve(index, settings, nodes, addresses, out):
     """Score of a node at its centre; its value goes to ``out``."""
-    sums, center = nodes.sums[index], nodes.center[index]
+    sums, where = nodes.sums[index], (nodes.score, np.int64(index))
     if settings.constrained:
         penalties = (settings.reg_lambda, settings.reg_alpha)
         bounds = (nodes.low[index], nodes.high[index])
-        where = (nodes.score, np.int64(index))
         call_at(
             addresses.constrained_node,
             (settings.k, sums, *penalties, *bounds, settings.damped, out, *where),
         )
-        return
-    nodes.score[index] = solve_node(
-        settings.layout, settings.k, sums, center, settings.reg_lambda, settings.damped,
-        settings.max_delta_step, nodes.matrix, nodes.vector, out,
-    )  # fmt: skip
+    else:
+        limits = (settings.reg_lambda, settings.damped, settings.max_delta_step)
+        given = (settings.layout, settings.k, sums, nodes.center[index], *limits)
+        call_at(addresses.value_node, (*given, nodes.matrix, nodes.vector, out, *where))
 
 
-@kernel
+@kernel(inner=True)
 def add_children(node, left_index, n_left, fewer, plan, nodes, addresses):
     """The two children of a node; the sums of the one with more rows are the difference.
 
@@ -150,7 +148,7 @@ def _bound_children(node, left_index, plan, nodes, addresses):
         nodes.low[upper, j] = middle
 
 
-@kernel
+@kernel(inner=True)
 def node_seed(seed, index):
     """A seed of the node's own: nodes are numbered alike for any number of threads."""
     if seed < 0:
@@ -159,7 +157,7 @@ def node_seed(seed, index):
     return np.int64(own & np.uint64(SEED_BITS))
 
 
-@kernel
+@kernel(inner=True)
 def take_best(index, splits, left_bins, plan, nodes):
     """Keep the best split of a searched node."""
     feature = choose_feature(plan.features, plan.rules.min_split_gain, splits)
@@ -174,7 +172,7 @@ def take_best(index, splits, left_bins, plan, nodes):
             nodes.left_bins[index, b] = left_bins[first + b]
 
 
-@kernel
+@kernel(inner=True)
 def prepare_pair(first, second, parent, free, n_free, n_waiting, plan, nodes):
     """Decide what is searched of two children, or of the root alone, and hand out histograms.
 
@@ -219,7 +217,7 @@ def _take_histogram(index, free, n_free, n_waiting, nodes):
     return n_free
 
 
-@kernel
+@kernel(inner=True)
 def give_back(index, free, n_free, nodes):
     """Put a node's histogram back; how many there are then."""
     if nodes.histogram[index] == 0:
@@ -229,7 +227,7 @@ def give_back(index, free, n_free, nodes):
     return n_free + 1
 
 
-@kernel
+@kernel(inner=True)
 def release_searched(index, free, n_free, plan, nodes):
     """Give back the histogram of a searched node whose children will not need it."""
     if nodes.feature[index] >= 0 and _children_may_split(index, plan, nodes):
@@ -245,7 +243,7 @@ def _comes_before(a, b, nodes):
     return a < b
 
 
-@kernel
+@kernel(inner=True)
 def wait(index, n, lossguide, nodes):
     """Put a node among the n that wait: in a heap, or at the end of the line."""
     nodes.waiting[n] = index
@@ -253,7 +251,7 @@ def wait(index, n, lossguide, nodes):
         _rise(nodes.waiting, n, nodes)
 
 
-@kernel
+@kernel(inner=True)
 def next_batch(n_waiting, n_leaves, plan, nodes):
     """Take the nodes to expand next; how many, and how many still wait.
 

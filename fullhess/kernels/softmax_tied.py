@@ -116,15 +116,16 @@ def _sum_run(run, pack, leaves, lanes, sums):
 def _step(state, leaves):
     """Move all leaves; whether that was the last time."""
     x, nodes = leaves.x, leaves.nodes
-    prior = (leaves.reg_lambda, leaves.matrix, leaves.message, nodes)
-    tree = (leaves.parent, leaves.leaf)
+    layout, gradient, curvature = LAPLACIAN, leaves.gradient, leaves.edges
     if state[N_PASSES] == 0:
-        given = (leaves.first_gradient, leaves.first_curvature, x)
-        sweep_path_prior(leaves.first_layout, *tree, *given, *prior)
+        layout = leaves.first_layout
+        gradient, curvature = leaves.first_gradient, leaves.first_curvature
     else:
         _add_runs(leaves)
-        given = (leaves.gradient, leaves.edges, x)
-        sweep_path_prior(LAPLACIAN, *tree, *given, *prior)
+    sweep_path_prior(
+        layout, leaves.parent, leaves.leaf, gradient, curvature, x, leaves.reg_lambda,
+        leaves.matrix, leaves.message, nodes,
+    )  # fmt: skip
     widest = 0.0
     for v in range(nodes.shape[0]):
         leaf = leaves.leaf[v]
@@ -140,15 +141,14 @@ def _move(x, goal, step):
     high, low = -np.inf, np.inf
     for j in range(x.shape[0]):
         step[j] = goal[j] - x[j]
+        if not abs(step[j]) < MAX_RANGE:  # beyond floating point: no step
+            return 0.0
         high = max(high, step[j])
         low = min(low, step[j])
-    spread = high - low
-    if not spread < MAX_RANGE:  # beyond floating point: no step
-        return 0.0
     guess_minimum(step, goal)
     for j in range(x.shape[0]):
         x[j] += goal[j]
-    return spread
+    return high - low
 
 
 @kernel

@@ -293,3 +293,13 @@ def solve_node(
     for j in range(k):
         x[j] *= t
     return score
+
+
+@kernel
+def value_free_node(
+    layout, k, statistics, center, reg_lambda, damped, max_delta_step, curvature, b, x, score, index
+):  # fmt: skip
+    """``solve_node`` with its score in ``score[index]``."""
+    score[index] = solve_node(
+        layout, k, statistics, center, reg_lambda, damped, max_delta_step, curvature, b, x
+    )  # fmt: skip

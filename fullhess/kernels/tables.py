@@ -139,7 +139,10 @@ class Chunks(NamedTuple):
 class Addresses(NamedTuple):
     """Of kernels that are compiled on their own, see ``team.call_at``; 0: never called."""
 
+    build: int
+    build_sparse: int
     find_splits: int
     order_categories: int
+    value_node: int
     constrained_node: int
     constrained_pair: int

@@ -18,18 +18,18 @@ from __future__ import annotations
 import numpy as np
 
 from .compile import kernel
-from .histogram import build_histogram, build_sparse_histogram, subtract_histogram, sum_rows
+from .histogram import subtract_histogram, sum_rows
 from .partition import part_rows, place_rows
 from .tables import FIRST_BLOCK, KIND, N_BLOCKS, PART, PLACE, SEARCH
 from .team import array_at, call_at
 
 
-@kernel
-def do_task(task, plan, slots, chunks, scratch, vectors, addresses):
+@kernel(inner=True)
+def do_task(task, plan, slots, chunks, scratch, addresses):
     """Do a task of the present phase."""
     kind = plan.phase[KIND]
     if kind == SEARCH:
-        _search(task, plan, slots, scratch, vectors, addresses)
+        _search(task, plan, slots, scratch, addresses)
     elif kind == PART:
         _part(task, plan, chunks)
     elif kind == PLACE:
@@ -75,7 +75,7 @@ def _left_is_fewer(node, chunks):
     return 2 * chunks.node_left[node] <= n_rows
 
 
-@kernel
+@kernel(inner=True)
 def find_places(n_nodes, chunks):
     """Where the rows of every chunk go, after PART."""
     for node in range(n_nodes):
@@ -93,7 +93,7 @@ def find_places(n_nodes, chunks):
             right_to += chunks.end[chunk] - chunks.begin[chunk] - chunks.n_left[chunk]
 
 
-@kernel
+@kernel(inner=True)
 def add_chunks(n_nodes, chunks):
     """The sums of each node's chunks, in their order."""
     for node in range(n_nodes):
@@ -106,7 +106,7 @@ def add_chunks(n_nodes, chunks):
 
 
 @kernel
-def _search(task, plan, slots, scratch, vectors, addresses):
+def _search(task, plan, slots, scratch, addresses):
     """Histograms and best splits of a pair of nodes on a block of features."""
     n_blocks = plan.phase[N_BLOCKS]
     block = plan.phase[FIRST_BLOCK] + task % n_blocks
@@ -125,27 +125,33 @@ def _search(task, plan, slots, scratch, vectors, addresses):
         if subtract:
             subtract_histogram(features, plan.offsets, sibling, histogram)
         else:
-            _build(slot, block, features, plan, slots, scratch, vectors, histogram)
+            _build(slot, block, features, plan, slots, scratch, addresses, histogram)
         if slots.wanted[slot]:
             _find(slot, features, plan, slots, scratch, histogram, addresses)
 
 
 @kernel
-def _build(slot, block, features, plan, slots, scratch, vectors, out):
+def _build(slot, block, features, plan, slots, scratch, addresses, out):
     rows = plan.rows[slots.begin[slot] : slots.end[slot]]
     number = plan.block_sparse[block]
     if number < 0:
-        build_histogram(
-            plan.codes, rows, plan.stats, features, plan.offsets, vectors, scratch.places,
-            scratch.carry, out,
+        call_at(
+            addresses.build,
+            (
+                plan.codes, rows, plan.stats, features, plan.offsets, scratch.places,
+                scratch.carry, out,
+            ),
         )  # fmt: skip
         return
     cells = plan.sparse_cells[plan.sparse_cell_bounds[number] : plan.sparse_cell_bounds[number + 1]]
     part = slice(plan.sparse_bounds[number], plan.sparse_bounds[number + 1])
-    build_sparse_histogram(
-        plan.sparse_indptr[number], plan.sparse_entries, cells, rows, plan.stats,
-        slots.sums[slot], plan.sparse_features[part], plan.sparse_prevailing[part],
-        plan.offsets, vectors, scratch.remains, scratch.carry, out,
+    call_at(
+        addresses.build_sparse,
+        (
+            plan.sparse_indptr[number], plan.sparse_entries, cells, rows, plan.stats,
+            slots.sums[slot], plan.sparse_features[part], plan.sparse_prevailing[part],
+            plan.offsets, scratch.remains, scratch.carry, out,
+        ),
     )  # fmt: skip
 
 
