@@ -256,7 +256,8 @@ class _Growth:
 
     def _help(self) -> None:
         with self._grower.pool.scratch() as scratch:
-            self._enter(False, scratch)
+            while self._enter(False, scratch) != growing.FINISHED:
+                time.sleep(0)
 
     def _enter(self, is_leader: bool, scratch: Scratch) -> int:
         grower = self._grower

@@ -84,7 +84,8 @@ class HistogramPool:
         self.has_categories = bool(binned.binning.features.categorical.any())
         self.offsets = binned.binning.cell_offsets
         self.shape = (int(self.offsets[-1]), layout.width)
-        self.capacity = max(2, int(budget // (self.shape[0] * self.shape[1] * 4)))
+        size = 4 * self.shape[0] * self.shape[1]
+        self.capacity = int(np.clip(budget // size, 2, 2**31))
         self.carry_rows = self.shape[0]  # enough for any block
         prevailing = find_prevailing(binned)
         sparse = np.flatnonzero(prevailing >= 0).astype(np.int32)

@@ -221,11 +221,11 @@ class Workers:
 
         Parameters
         ----------
-        enter : do what there is to do, as the leader or as a helper; the leader enters
-            again for as long as the answer is False.
+        enter : do what there is to do, as the leader or as a helper, and again for as long
+            as the answer is False.
         close : send the helpers away; when this returns none is inside.
         """
-        job = Job(lambda: _enter_once(enter))
+        job = Job(lambda: _help_until_closed(enter))
         try:
             if n_helpers > 0:
                 self.invite(job, n_helpers)
@@ -257,8 +257,9 @@ class Workers:
                 self._threads.append(thread)
 
 
-def _enter_once(enter: Callable[[bool], bool]) -> None:
-    enter(False)
+def _help_until_closed(enter: Callable[[bool], bool]) -> None:
+    while not enter(False):
+        time.sleep(0)
 
 
 def _serve(jobs: SimpleQueue[Job | None]) -> None:
