@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 
 from . import (
+    combinations,
     convergence,
     growth,
     literature,
@@ -28,6 +29,7 @@ _COMMANDS = {
     "time_to_quality": (time_to_quality, "seconds until the loss that a peer's best reaches"),
     "paper": (paper, "the paper's experiments: intercepts, one split, linear regression"),
     "study": (study, "losses of full gradient boosting on many data sets, after the same search"),
+    "combinations": (combinations, "losses of every combination of our own settings"),
     "convergence": (convergence, "losses by round and second at four learning rates"),
     "literature": (literature, "test errors on the official splits of the boosting literature"),
 }

@@ -199,6 +199,17 @@ PLANS = {
         ("XGBoost vector leaves", "LightGBM tree per class", "fullhess full splits",
          "fullhess ridge", "fullhess quadratic gain", "fullhess p(1−p) splits"),
     ),
+    "pace": Plan(
+        "study_pace",
+        "Equal processor time once more, with faster kernels: the study's settings and its first "
+        "split, the peers that take least.",
+        Protocol(seeds=(0,)),
+        CORE_DATA,
+        (
+            "XGBoost vector leaves", "XGBoost tree per class", "LightGBM tree per class",
+            "scikit-learn tree per class", "fullhess full splits", "fullhess p(1−p) splits",
+        ),
+    ),
     "quick": Plan(
         "study_quick",
         "A few rounds, to see it work.",

@@ -34,7 +34,7 @@ from .progress import ProgressBar
 from .quickstart import positive
 from .report import environment, environment_line, named_line, output_directory, shown
 
-__all__ = ["Result", "add_arguments", "evaluate", "log_loss", "run", "search"]
+__all__ = ["KEY", "Result", "add_arguments", "evaluate", "log_loss", "run", "search"]
 
 KEY = ("data", "seed", "method", "version", "protocol")
 
@@ -85,7 +85,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     data.add_arguments(parser)
     parser.add_argument(
         "--plan", choices=[name for name in PLANS if name != "quick"], default="main",
-        help="main (default), the smaller one that came first, or few methods on larger data",
+        help="main (default), the smaller one that came first, few methods on larger data, or "
+        "few methods for their processor time",
     )  # fmt: skip
     parser.add_argument(
         "--sets", nargs="+", metavar="NAME", help="data sets (default: all that can be had)"

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from .contenders import Protocol, full_name
 from .report import markdown_table, named_line
-from .time_to_quality import OWN, PEERS
+from .time_to_quality import LEAVES, OWN, PEERS
 
 __all__ = ["Training", "levels_table", "peer_table", "ratio_to_peer", "write_report"]
 
@@ -223,9 +223,11 @@ Written by `python -m comparisons time_to_quality` on {time.strftime("%Y-%m-%d")
 
 {lines}
 
-Training rows: {", ".join(sizes)}. Every method tried the same {protocol.n_draws} settings, drawn at
-random, for at most {protocol.rounds} rounds and until {protocol.patience} rounds brought no lower
-held-out loss, on {threads} thread{"s" if threads > 1 else ""} with up to {protocol.max_bin} bins.
+Training rows: {", ".join(sizes)}. Every method tried the same
+{protocol.n_draws} settings, drawn at random, with trees of {LEAVES[0]} to {LEAVES[1]} leaves (with
+LightGBM as many for each class), for at most {protocol.rounds} rounds and until
+{protocol.patience} rounds brought no lower held-out loss, on
+{threads} thread{"s" if threads > 1 else ""} with up to {protocol.max_bin} bins.
 
 **What is timed.** Rounds of training on the wall clock, nothing else: binning, compilation and the
 evaluation of the held-out rows are left out for all methods. fullhess has exact leaves, guaranteed

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from .bins import BinnedMatrix
 from .curvature import Layout
+from .features import frozen
 from .histograms import HistogramPool, Scratch
 from .kernels import growing
 from .kernels.categories import order_categories
@@ -85,6 +86,7 @@ class Grower:
         self._slots = new_slots(self.pool, binned.n_features, n_pairs)
         n_chunks = binned.n_samples // _CHUNK_ROWS + _MOST_NODES + 1
         self._chunks = new_chunks(self.pool, n_chunks, _MOST_NODES)
+        self._columns = frozen(binned.codes.T)
         self._spare = np.empty(binned.n_samples, np.int32)
         self._sparse = stack_sparse(self.pool.sparse, binned.n_samples)
         self._addresses: Addresses | None = None
@@ -151,6 +153,7 @@ class Grower:
         )
         return Plan(
             codes=self.binned.codes,
+            columns=self._columns,
             rows=rows,
             spare=self._spare,
             stats=stats,

@@ -11,7 +11,7 @@ import pytest
 
 from comparisons import growth, time_to_quality
 from comparisons.__main__ import main
-from comparisons.contenders import full_name
+from comparisons.contenders import Protocol, full_name
 from comparisons.growth import Axis, Point, draw_binned, fit
 from comparisons.libraries import Settings
 from comparisons.problems import digits
@@ -141,13 +141,13 @@ def test_tables_name_what_is_never_reached_and_what_is_soonest():
     own = [full_name(*entry) for entry in time_to_quality.OWN]
     peers = [full_name(*entry) for entry in time_to_quality.PEERS]
     curves = {
-        **{key: [1.0, 0.5] for key in own}, own[0]: [0.4, 0.3], own[2]: [1.0, 0.9],
+        own[0]: [0.4, 0.3], own[1]: [1.0, 0.9],
         **{key: [1.0, 0.8, 0.6] for key in peers},
     }  # fmt: skip
     groups = {("d", name): [training(name, losses)] for name, losses in curves.items()}
     cells = peer_table(groups, peers[0], 100)[1]
     assert cells[:4] == ["d", "0.6000", "3", "3"]
-    assert cells[4:] == ["0.33 (0.33)", "0.67 (0.67)", "never (never)"]
+    assert cells[4:] == ["0.33 (0.33)", "never (never)"]
     assert peer_table(groups, peers[0], 3)[1][2] == "3, the limit"
     last = levels_table(groups)[-1]
     assert last[:2] == ["d", "0.9000"] and last[2] == "**1** (1)" and last[4] == "2 (2)"
@@ -177,6 +177,25 @@ def test_time_to_quality_resumes_and_writes_its_report(tmp_path, monkeypatch, ca
     assert main([*command, "2", "--output", str(tmp_path)]) == 0
     assert path.read_bytes().startswith(before), "a further draw continues the run"
     assert len(path.read_bytes().splitlines()) == 1 + 2 * len(METHODS)
+
+
+def test_further_draws_leave_the_first_ones_as_they_are():
+    few, many = (
+        time_to_quality._draws(Protocol(n_draws=n, even=False)) for n in (3, 8)
+    )  # fmt: skip
+    assert many[:3] == few
+    leaves = [settings.max_leaves for settings in many]
+    assert min(leaves) >= 16 and max(leaves) <= 256 and max(leaves) > 4 * min(leaves)
+
+
+@pytest.mark.parametrize("library, method", METHODS, ids=[full_name(*m) for m in METHODS])
+def test_trees_have_the_leaves_that_are_asked_for(library, method):
+    names = {"fullhess": "fullhess_", "XGBoost": "xgboost_", "LightGBM": "lightgbm_"}
+    pytest.importorskip(library.lower(), exc_type=ImportError)
+    module = importlib.import_module(f"comparisons.libraries.{names[library]}")
+    settings = Settings(rounds=1, max_leaves=12, max_depth=2)
+    leaves, _ = module.size(module.train(DIGITS, settings, method, lambda loss: None))
+    assert leaves == 12 * (10 if library == "LightGBM" else 1)
 
 
 def test_time_to_quality_without_data_says_so(tmp_path, monkeypatch, capsys):

@@ -255,7 +255,8 @@ def test_pool_gives_no_more_histograms_than_its_budget_but_at_least_two(rng):
     size = binned.binning.cell_offsets[-1] * layout.width * 4
     for budget, capacity in ((0, 2), (3 * size, 3), (4 * size - 1, 3)):
         pool = HistogramPool(binned, layout, budget)
-        taken = [pool.take() for _ in range(capacity + 1)]
-        assert [t is None for t in taken] == [False] * capacity + [True]
-        pool.give_back(taken[0])
-        assert pool.take() is taken[0]
+        assert len(pool.reset()) == 0
+        made = [*pool.make(1), *pool.make(5)]
+        assert len(set(made)) == capacity and all(made)
+        assert len(pool.make(1)) == 0
+        assert np.array_equal(np.sort(pool.reset()), np.sort(made))

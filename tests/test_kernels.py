@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import pkgutil
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -56,6 +57,27 @@ def test_a_kernel_that_allocates_unannounced_does_not_compile():
 
     with pytest.raises(NumbaError):
         silent(3)
+
+
+def is_inner(dispatcher) -> bool:
+    return bool(dispatcher.targetoptions["no_cpython_wrapper"])
+
+
+def test_python_calls_no_kernel_that_has_no_entry_for_it():
+    """Such a call would end the process."""
+    inner = {name.split(".")[1] for name, dispatcher in all_kernels() if is_inner(dispatcher)}
+    entries = {name.split(".")[1] for name, dispatcher in all_kernels() if not is_inner(dispatcher)}
+    assert len(inner) > 50 and not inner & entries
+    package = Path(fullhess.__file__).parent
+    files = [*package.rglob("*.py"), *(package.parent / "adapters").rglob("*.py")]
+    outside = [path for path in files if path.parent.name != "kernels"]
+    assert len(outside) > 40
+    for path in outside:
+        words = set(re.findall(r"\w+", path.read_text(encoding="utf-8")))
+        imported = {name for name in words & inner if re.search(
+            rf"kernels[\w.]* import [^)]*?\b{name}\b", path.read_text(encoding="utf-8")
+        )}  # fmt: skip
+        assert not imported, path
 
 
 def test_training_again_and_again_keeps_no_memory(rng):

@@ -42,12 +42,16 @@ class Settings:
     own: the same number binds the true Hessian twice as hard as 2p(1-p). LightGBM's
     small default hardly binds at all and leaves the comparison to the curvature.
 
+    With ``max_leaves``, trees grow by the largest gain to so many leaves, at any depth
+    (fullhess, XGBoost and LightGBM).
+
     With ``patience``, training stops after so many rounds without a lower held-out loss.
     """
 
     rounds: int = 60
     learning_rate: float = 0.3
     max_depth: int = 4
+    max_leaves: int = 0
     reg_lambda: float = 1.0
     min_child_weight: float = 1e-3
     n_jobs: int = 1
@@ -56,6 +60,13 @@ class Settings:
     max_bin: int = 255
     patience: int | None = None
     seed: int = 0
+
+    @property
+    def tree(self) -> dict[str, Any]:
+        """The size of a tree in the names of fullhess and XGBoost."""
+        if self.max_leaves:
+            return {"grow_policy": "lossguide", "max_leaves": self.max_leaves, "max_depth": 0}
+        return {"max_depth": self.max_depth}
 
     def min_samples_leaf(self, n_classes: int) -> int:
         """Rows that hold ``min_child_weight`` while all classes are equally probable.

@@ -82,7 +82,7 @@ def parameters(settings: Settings, method: Method) -> dict[str, Any]:
     return {
         "objective": "softmax",
         "learning_rate": settings.learning_rate,
-        "max_depth": settings.max_depth,
+        **settings.tree,
         "reg_lambda": settings.reg_lambda,
         "min_child_weight": settings.min_child_weight,
         "subsample": settings.subsample,

@@ -51,7 +51,7 @@ def parameters(problem: Problem, settings: Settings, method: Method) -> dict[str
         "num_class": problem.n_classes,
         "tree_method": "hist",
         "learning_rate": settings.learning_rate,
-        "max_depth": settings.max_depth,
+        **settings.tree,
         "reg_lambda": settings.reg_lambda,
         "min_child_weight": settings.min_child_weight,
         "subsample": settings.subsample,

@@ -20,15 +20,15 @@ PREFETCH_ROWS = 16
 
 @kernel
 def part_rows(
-    codes, feature, split_bin, missing_code, default_left, categorical, left_bins, rows, spare
-):
+    column, split_bin, missing_code, default_left, categorical, left_bins, rows, spare
+):  # fmt: skip
     """Left rows to the front of ``spare``, right rows to its end; the number of left ones.
 
     The right rows are written backwards: the last one comes first.
 
     Parameters
     ----------
-    codes : (n, d) uint8 or uint16.
+    column : (n,) uint8 or uint16 codes of the feature.
     split_bin : a numeric code up to this one goes left.
     left_bins : (n_bins + 1,) uint8, the categories that go left.
     rows : (m,) int32.
@@ -37,11 +37,9 @@ def part_rows(
     n = rows.shape[0]
     n_left = 0
     n_right = n - 1
-    n_columns = np.int64(codes.shape[1])
     for r in range(n):
-        prefetch(codes, rows[min(r + PREFETCH_ROWS, n - 1)] * n_columns + feature)
         row = rows[r]
-        code = codes[row, feature]
+        code = column[row]
         if categorical:
             goes_left = left_bins[code] != 0
         elif code == missing_code:

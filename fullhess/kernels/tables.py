@@ -22,6 +22,7 @@ class Plan(NamedTuple):
     """What stays the same while a tree grows. All blocks are listed one after the other."""
 
     codes: NDArray[Any]  # (n, d) uint8 or uint16
+    columns: NDArray[Any]  # (d, n) the same, a feature's codes side by side: to part rows by it
     rows: NDArray[np.int32]  # (m,) reordered in place
     spare: NDArray[np.int32]  # (at least m,)
     stats: NDArray[np.float32]  # (n, width)

@@ -45,8 +45,7 @@ def _part(chunk, plan, chunks):
     feature = chunks.feature[node]
     begin, end = chunks.begin[chunk], chunks.end[chunk]
     chunks.n_left[chunk] = part_rows(
-        plan.codes,
-        feature,
+        plan.columns[feature],
         chunks.split_bin[node],
         plan.n_bins[feature],
         chunks.default_left[node],

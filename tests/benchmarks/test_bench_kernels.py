@@ -98,7 +98,7 @@ def test_find_best_splits(node, benchmark):
         width=layout.width, reg_lambda=1.0, cat_smooth=10.0, max_cat_to_onehot=4,
         max_cat_threshold=0, cat_l2=0.0, min_data_per_group=1,
         min_samples_leaf=1, min_child_weight=1.0, damped=True, max_delta_step=0.0,
-        reg_alpha=0.0, constrained=False,
+        reg_alpha=0.0, constrained=False, evaluate_at=0,
     )  # fmt: skip
     lanes = new_lanes(layout.code, layout.n_outputs, layout.width)
     out = np.full((N_FEATURES, SPLIT_FIELDS), -np.inf)
@@ -117,10 +117,11 @@ def test_find_best_splits(node, benchmark):
 def test_part_and_place_rows(node, benchmark):
     rows, spare = np.empty_like(node.rows), np.empty_like(node.rows)
     middle = int(node.binned.binning.n_bins[0]) // 2
+    column = np.ascontiguousarray(node.binned.codes[:, 0])
 
     def partition() -> Any:
         n_left = part_rows(
-            node.binned.codes, 0, middle, int(node.binned.binning.n_bins[0]), False, False,
+            column, middle, int(node.binned.binning.n_bins[0]), False, False,
             np.empty(0, np.uint8), node.rows, spare,
         )  # fmt: skip
         place_rows(spare, rows[:n_left], rows[n_left:])
