@@ -113,7 +113,8 @@ class Grower:
                 self._addresses = self._find_addresses(plan, scratch)
         limit = self.params.max_delta_step or np.inf
         self.nodes.low[0], self.nodes.high[0] = -limit, limit
-        self._slots.allowed[0] = columns.of_node(0, frozenset())
+        if not plan.rules.own_columns:
+            self._slots.allowed[0] = columns.of_node(0, frozenset())
         growth = _Growth(self, plan, columns)
         try:
             n = growth.run()

@@ -2,7 +2,7 @@
 
 Every kernel is compiled with ``nogil=True`` and works on one task (a block of
 features, of rows, a leaf). Plain Python threads hand out the tasks; while a tree grows
-they stay inside one kernel and take them there (``phases``). This is
+they stay inside one kernel and take them there (``kernels.growing``). This is
 deliberate: Numba's own parallel layers either kill a forked child (OpenMP) or
 abort when two Python threads enter them (workqueue), and they compile slowly.
 A pool here belongs to one call, so training is safe after ``fork``, inside

@@ -254,11 +254,13 @@ def _list_chunks(kind, first, n, state, plan, nodes, chunks):
             chunks.end[n_chunks] = min(start + size, end)
             n_chunks += 1
         if kind == PART:
-            chunks.feature[i] = nodes.feature[node]
+            feature = nodes.feature[node]
+            chunks.feature[i] = feature
             chunks.split_bin[i] = np.int64(nodes.split[node, 2])
             chunks.default_left[i] = nodes.split[node, 3] != 0.0
-            for b in range(nodes.left_bins.shape[1]):
-                chunks.left_bins[i, b] = nodes.left_bins[node, b]
+            if plan.categorical[feature]:
+                for b in range(plan.n_bins[feature] + 1):
+                    chunks.left_bins[i, b] = nodes.left_bins[node, b]
     chunks.bounds[n] = n_chunks
     state[N_GROUP] = n
     _set_phase(kind, n_chunks, n_rows * (plan.stats.shape[1] + 8), state, plan)

@@ -1,8 +1,9 @@
 """Softmax: the leaves of a tree whose values are tied along it (the path prior).
 
-A step needs the sums of all leaves and one sweep over the tree. The threads stay in this
+A step needs the sums of the leaves and one sweep over the tree. The threads stay in this
 kernel from step to step (``team``): all of them sum up runs of rows, and between two passes
-the leader sweeps.
+the leader sweeps. A leaf that has hardly moved since its rows were summed up keeps its sums:
+its quadratic model still holds there.
 """
 
 from __future__ import annotations
@@ -21,9 +22,10 @@ from .softmax_solve import guess_minimum
 from .solve import LAPLACIAN, MAX_RANGE
 from .team import CLOSED, DONE, LEFT, SPINS, atomic_add, atomic_load, atomic_store, pause
 
-# ``state``: passes that have been made, whether a pass is under way, and how it all ended.
-N_PASSES, RUNNING, CONVERGED = 0, 1, 2
-STATE_SIZE = 3
+# ``state``: passes that have been begun, whether one is under way, the runs it sums up, and
+# whether no leaf moves any more.
+N_PASSES, RUNNING, N_TODO, CONVERGED = 0, 1, 2, 3
+STATE_SIZE = 4
 
 
 class TiedLeaves(NamedTuple):
@@ -43,6 +45,8 @@ class TiedLeaves(NamedTuple):
     run_edges: NDArray[np.float64]  # (m, k(k-1)/2)
     gradient: NDArray[np.float64]  # (L, k)
     edges: NDArray[np.float64]  # (L, k(k-1)/2)
+    at: NDArray[np.float64]  # (L, k) where ``gradient`` and ``edges`` were summed up; zeros
+    todo: NDArray[np.int64]  # (m,) runs to sum up
     first_layout: int
     first_gradient: NDArray[np.float64]  # (L, k) at zero
     first_curvature: NDArray[np.float64]  # (L, m) at zero, of any layout
@@ -68,24 +72,23 @@ def solve_tied_leaves(control, is_leader, state, leaves):
     k = leaves.x.shape[1]
     lanes = new_block(k + EXTRA_ROWS)
     sums = np.empty((leaves.edges.shape[1], VECTOR))
-    n_runs = leaves.run_leaf.shape[0]
     spins = 0
     while True:
         left = atomic_add(control, LEFT, -1) if atomic_load(control, LEFT) > 0 else 0
         if left > 0:
-            _sum_run(left - 1, state[N_PASSES] == 1, leaves, lanes, sums)
+            _sum_run(leaves.todo[left - 1], state[N_PASSES] == 1, leaves, lanes, sums)
             atomic_add(control, DONE, 1)
             spins = 0
             continue
         if is_leader:
-            if state[RUNNING] == 0 or atomic_load(control, DONE) == n_runs:
+            if state[RUNNING] == 0 or atomic_load(control, DONE) == state[N_TODO]:
                 state[RUNNING] = 0
                 if _step(state, leaves):
                     return True
                 state[RUNNING] = 1
                 state[N_PASSES] += 1
                 atomic_store(control, DONE, 0)
-                atomic_store(control, LEFT, n_runs)
+                atomic_store(control, LEFT, state[N_TODO])
                 continue
         elif atomic_load(control, CLOSED) != 0:
             return True
@@ -115,52 +118,74 @@ def _sum_run(run, pack, leaves, lanes, sums):
 @kernel
 def _step(state, leaves):
     """Move all leaves; whether that was the last time."""
-    x, nodes = leaves.x, leaves.nodes
+    nodes = leaves.nodes
     layout, gradient, curvature = LAPLACIAN, leaves.gradient, leaves.edges
     if state[N_PASSES] == 0:
         layout = leaves.first_layout
         gradient, curvature = leaves.first_gradient, leaves.first_curvature
     else:
-        _add_runs(leaves)
+        _add_runs(state[N_TODO], leaves)
     sweep_path_prior(
-        layout, leaves.parent, leaves.leaf, gradient, curvature, x, leaves.reg_lambda,
+        layout, leaves.parent, leaves.leaf, gradient, curvature, leaves.at, leaves.reg_lambda,
         leaves.matrix, leaves.message, nodes,
     )  # fmt: skip
-    widest = 0.0
     for v in range(nodes.shape[0]):
-        leaf = leaves.leaf[v]
-        if leaf >= 0:
-            widest = max(widest, _move(x[leaf], nodes[v], leaves.message))
-    state[CONVERGED] = widest < leaves.converged_range
+        if leaves.leaf[v] >= 0:
+            _move(leaves.x[leaves.leaf[v]], nodes[v], leaves.message)
+    state[N_TODO] = _list_runs(state[N_PASSES] == 0, leaves)
+    state[CONVERGED] = state[N_TODO] == 0
     return state[CONVERGED] != 0 or state[N_PASSES] + 1 >= leaves.max_steps
 
 
 @kernel
 def _move(x, goal, step):
-    """Bend the step to ``goal``, take it, and return its range."""
-    high, low = -np.inf, np.inf
+    """Bend the step to ``goal`` and take it."""
     for j in range(x.shape[0]):
         step[j] = goal[j] - x[j]
         if not abs(step[j]) < MAX_RANGE:  # beyond floating point: no step
-            return 0.0
-        high = max(high, step[j])
-        low = min(low, step[j])
+            return
     guess_minimum(step, goal)
     for j in range(x.shape[0]):
         x[j] += goal[j]
+
+
+@kernel
+def _list_runs(everything, leaves):
+    """The runs of leaves that have left the place of their sums; how many there are."""
+    n = 0
+    for run in range(leaves.run_leaf.shape[0]):
+        leaf = leaves.run_leaf[run]
+        if everything or _spread(leaves.x[leaf], leaves.at[leaf]) >= leaves.converged_range:
+            leaves.todo[n] = run
+            n += 1
+    return n
+
+
+@kernel
+def _spread(x, at):
+    high, low = -np.inf, np.inf
+    for j in range(x.shape[0]):
+        high = max(high, x[j] - at[j])
+        low = min(low, x[j] - at[j])
     return high - low
 
 
 @kernel
-def _add_runs(leaves):
+def _add_runs(n_todo, leaves):
     """The sums of the leaves: those of their runs, in their order."""
     gradient, edges = leaves.gradient, leaves.edges
-    for run in range(leaves.run_leaf.shape[0]):
+    before = np.int64(-1)
+    for i in range(n_todo):
+        run = leaves.todo[i]
         leaf = leaves.run_leaf[run]
-        is_first = run == 0 or leaves.run_leaf[run - 1] != leaf
+        if leaf != before:
+            for j in range(gradient.shape[1]):
+                gradient[leaf, j] = 0.0
+                leaves.at[leaf, j] = leaves.x[leaf, j]
+            for e in range(edges.shape[1]):
+                edges[leaf, e] = 0.0
+        before = leaf
         for j in range(gradient.shape[1]):
-            before = 0.0 if is_first else gradient[leaf, j]
-            gradient[leaf, j] = before + leaves.run_gradient[run, j]
+            gradient[leaf, j] += leaves.run_gradient[run, j]
         for e in range(edges.shape[1]):
-            before = 0.0 if is_first else edges[leaf, e]
-            edges[leaf, e] = before + leaves.run_edges[run, e]
+            edges[leaf, e] += leaves.run_edges[run, e]

@@ -263,6 +263,8 @@ class _PackedLeaves(LeafEvaluator):
             run_edges=np.empty((n_runs, n_edges)),
             gradient=np.empty((n_leaves, k)),
             edges=np.empty((n_leaves, n_edges)),
+            at=np.zeros((n_leaves, k)),
+            todo=np.empty(n_runs, np.int64),
             first_layout=descent.layout.code,
             first_gradient=descent.first[0],
             first_curvature=descent.first[1],
