@@ -249,9 +249,11 @@ def _certain(candidates: list[Split], params: NaiveParams, rtol: float) -> list[
 def _missed(node: _Node, binned: BinnedMatrix, params: NaiveParams, rtol: float) -> _Chance:
     """The best split a leaf could certainly have made."""
     best = _Chance(0.0, 0.0)
+    # What float32 gradients that cancel leave of each other is no gain: its square, twice over.
+    size = np.abs(node.g).sum() ** 2 / (params.reg_lambda + np.trace(node.H.sum(axis=0)) + 1e-300)
     candidates = all_splits(node.codes, binned.binning, node.g, node.H, params, node.value)
     for c in _certain(candidates, params, rtol):
-        tolerance = rtol * c["score"]
+        tolerance = rtol * c["score"] + 1e-13 * size
         if c["gain"] > gain_floor(c["score"], params) + tolerance and c["gain"] > best.gain:
             best = _Chance(c["gain"], tolerance)
     return best

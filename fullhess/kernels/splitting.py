@@ -281,12 +281,24 @@ def _scan(
     n_rows = total[0]
     least = max(settings.min_samples_leaf, 1.0)
     unlimited = only == -1 and most >= n_positions
+    plain = unlimited and not categorical
     seen = base_count
     position = 0
     while position < n_positions:
         n = 0  # cells of this chunk
         n_candidates = 0
-        while position < n_positions and n < HALF:
+        while plain and position < n_positions and n < HALF:
+            # Without a branch: an empty cell is written over by the next one.
+            count = cells[position, 0]
+            seen += count
+            is_candidate = min(seen, n_rows - seen) >= least
+            places[n] = position
+            positions[n] = position if is_candidate else -1
+            is_filled = count > 0
+            n += is_filled
+            n_candidates += is_filled & is_candidate
+            position += 1
+        while not plain and position < n_positions and n < HALF:
             cell = order[position] if categorical else position
             count = cells[cell, 0]
             if count > 0:
