@@ -22,7 +22,9 @@ from .quickstart import positive
 from .report import environment, environment_line, named_line, output_directory, shown
 from .study import KEY, Result, search
 
-__all__ = ["COMBINATIONS", "DEFAULT", "FACTORS", "add_arguments", "levels_of", "run"]
+__all__ = [
+    "COMBINATIONS", "DEFAULT", "FACTORS", "FULL_PROTOCOL", "add_arguments", "levels_of", "run",
+]  # fmt: skip
 
 # In the order of a report; a level is a setting's value and what people call it.
 FACTORS: dict[str, dict[str, str]] = {
@@ -39,10 +41,10 @@ SETS = (
     "car", "winequality_red", "splice", "satimage", "waveform_21", "ann_thyroid",
 )  # fmt: skip
 QUICK_SETS = ("wine",)
-_FULL = Protocol(
+FULL_PROTOCOL = Protocol(
     n_draws=3, seeds=(0,), rounds=80, max_train=1000, other_rows={}, learning_rate=(0.1, 0.4)
 )
-_QUICK = replace(_FULL, n_draws=1, rounds=5, max_train=150)
+_QUICK = replace(FULL_PROTOCOL, n_draws=1, rounds=5, max_train=150)
 
 
 def _combination(levels: tuple[str, ...]) -> Method:
@@ -82,7 +84,7 @@ def run(args: argparse.Namespace) -> int:
     """The whole command."""
     directory = output_directory(args.output)
     name = "combinations_quick" if args.quick else "combinations"
-    protocol = _QUICK if args.quick else _FULL
+    protocol = _QUICK if args.quick else FULL_PROTOCOL
     if args.seeds:
         protocol = replace(protocol, seeds=tuple(range(args.seeds)))
     facts = [("Machine", environment_line(environment()))]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-import time
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -110,19 +110,24 @@ def report_text(rows: Rows, protocol: Protocol, name: str, facts: Sequence[tuple
     versions = sorted({row["version"] for row in rows})
     lines = "\n".join(f"* {what}: {text}" for what, text in facts)
     low, high = protocol.learning_rate
+    scope = textwrap.fill(
+        f"{len(table.methods)} combinations of curvature (of splits and of leaves), leaf solver, "
+        f"leaf prior and split gain, on {len(table.sets)} data sets ({', '.join(table.sets)}) of "
+        f"at most {protocol.max_train} training rows: {protocol.n_draws} settings drawn for all "
+        f"alike (learning rate {low:g} to {high:g}), up to {protocol.rounds} rounds, chosen by "
+        "validation loss, test part touched once; splits of each set: "
+        f"{len({row['seed'] for row in rows})}. Exact leaves minimise the true loss whatever the "
+        "curvature, which is then that of the splits alone. fullhess "
+        f"{', '.join(versions)}.",
+        100, break_on_hyphens=False,
+    )  # fmt: skip
     return f"""# Every combination of our settings
 
-Written by `python -m comparisons combinations` on {time.strftime("%Y-%m-%d")}: fullhess
-{", ".join(versions)}.
+Written by `python -m comparisons combinations` from the table beside this file.
 
 {lines}
 
-{len(table.methods)} combinations of curvature (of splits and of leaves), leaf solver, leaf prior
-and split gain, on {len(table.sets)} data sets ({", ".join(table.sets)}) of at most
-{protocol.max_train} training rows: {protocol.n_draws} settings drawn for all alike (learning rate
-{low:g} to {high:g}), up to {protocol.rounds} rounds, chosen by validation loss, test part touched
-once; {len(protocol.seeds)} split{"s" if len(protocol.seeds) > 1 else ""} of each set. Exact leaves
-minimise the true loss whatever the curvature, which is then that of the splits alone.
+{scope}
 
 ## What each setting adds
 

@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from comparisons import combinations, combinations_report
 from comparisons.contenders import PLANS
 from comparisons.convergence import reversal_table
 from comparisons.literature import report_text as literature_text
@@ -44,6 +45,17 @@ def test_the_readme_has_the_tables_of_the_study():
     main, small = findings("main"), findings("small")
     assert parts_table(main, small) in readme
     assert peers_table(main, small) in readme
+
+
+def test_the_combinations_report_their_table():
+    rows = table("combinations")
+    assert {row["protocol"] for row in rows} == {combinations.FULL_PROTOCOL.key}
+    expected = combinations_report.report_text(
+        rows, combinations.FULL_PROTOCOL, "combinations", []
+    )  # fmt: skip
+    facts = ("* Machine:", "* Left out:")
+    kept = [line for line in text("combinations").splitlines() if not line.startswith(facts)]
+    assert [x for x in kept if x] == [x for x in expected.splitlines() if x]
 
 
 @pytest.mark.parametrize("key", ["main", "small", "large"])
