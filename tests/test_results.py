@@ -58,7 +58,7 @@ def test_the_combinations_report_their_table():
     assert [x for x in kept if x] == [x for x in expected.splitlines() if x]
 
 
-@pytest.mark.parametrize("key", ["main", "small", "large"])
+@pytest.mark.parametrize("key", ["main", "small", "large", "pace"])
 def test_the_study_reports_its_table(key):
     """``python -m comparisons study --report-only --output comparisons/results`` makes it so."""
     plan = PLANS[key]
