@@ -16,7 +16,6 @@ from fullhess.kernels.histogram import (
     LANES,
     MAX_UNROLLED_VECTORS,
     build_histogram,
-    builders,
     row_vectors,
     subtract_histogram,
     sum_rows,
@@ -261,11 +260,3 @@ def test_pool_gives_no_more_histograms_than_its_budget_but_at_least_two(rng):
         assert len(set(made)) == capacity and all(made)
         assert len(pool.make(1)) == 0
         assert np.array_equal(np.sort(pool.reset()), np.sort(made))
-
-
-def test_kernels_of_each_width_have_a_file_of_their_own_in_the_cache():
-    """Numba numbers the entries of a file without a lock: processes may mix them up."""
-    names = {
-        kernel._cache._cache_file._index_name for width in (8, 16, 32) for kernel in builders(width)
-    }
-    assert len(names) == 6

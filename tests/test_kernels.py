@@ -128,3 +128,28 @@ def test_a_change_in_another_file_makes_cached_code_obsolete(tmp_path):
             ).stdout.split()
         )
     assert answers == [["6.0", "0"], ["6.0", "1"], ["8.0", "0"]]
+
+
+def test_processes_that_fill_the_cache_at_a_time_do_not_mix_up_variants(tmp_path):
+    """Both have read the empty index before either writes: the entries must not share a file."""
+    dispatchers = [width_kernel(width) for width in (8, 16)]
+    indexes = [d._cache._cache_file for d in dispatchers]
+    for index in indexes:
+        index._cache_path = str(tmp_path)
+        index._index_path = str(tmp_path / index._index_name)
+        index._load_index = dict
+    for i, index in enumerate(indexes):
+        index.save(("variant", i), f"code {i}")
+    assert len(list(tmp_path.glob("*.nbc"))) == 2
+    for i, index in enumerate(indexes):
+        del index._load_index
+        assert index.load(("variant", i)) in (None, f"code {i}")
+    assert indexes[0].load(("variant", 1)) == "code 1"
+
+
+def width_kernel(width):
+    @kernel
+    def scaled(x):
+        return x * width
+
+    return scaled

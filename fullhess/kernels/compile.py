@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import types
 from pathlib import Path
 
 from numba import njit
+from numba.core.serialize import dumps
 
 
 def _digest_of_sources():
@@ -40,7 +42,7 @@ def kernel(function=None, *, allocates=False, inner=False, **options):
         options["no_cpython_wrapper"] = inner or function.__name__.startswith("_")
         try:
             cached = njit(cache=True, **options)(function)
-            _stamp(cached)
+            _guard(cached)
         except (RuntimeError, AttributeError):  # no locator available, another Numba
             return njit(**options)(function)
         return cached
@@ -48,12 +50,24 @@ def kernel(function=None, *, allocates=False, inner=False, **options):
     return compile_ if function is None else compile_(function)
 
 
-def _stamp(dispatcher):
-    """Let a change of any kernel's file make the cached code obsolete.
+def _guard(dispatcher):
+    """Let cached code be that of the present sources, and of what was asked for.
 
     Numba looks at the file of the kernel itself. Code that has the sizes of buffers
     from another file inlined would be used again after these have changed, as by an
     update of the package, and write beyond their ends.
+
+    Numba also numbers the files of a kernel's variants, without a lock: two processes that
+    fill the cache at a time give two variants one number, and a third one runs the wrong one.
     """
     index = dispatcher._cache._cache_file
     index._source_stamp = (index._source_stamp, SOURCES)
+    index.save = types.MethodType(_save, index)
+
+
+def _save(index, key, data):
+    """Save a variant under a number of its own; at worst another process's entry is lost."""
+    digest = hashlib.sha256(SOURCES.encode() + dumps(key)).digest()
+    name = index._data_name(int.from_bytes(digest[:8], "little"))
+    index._save_data(name, data)
+    index._save_index({**index._load_index(), key: name})

@@ -361,9 +361,11 @@ def builders(width):
     """
     vectors = row_vectors(width)
 
+    @kernel
     def build(codes, rows, stats, features, cell_offsets, places, carry, out):
         build_histogram(codes, rows, stats, features, cell_offsets, vectors, places, carry, out)
 
+    @kernel
     def build_sparse(
         indptr, entries, cells, rows, stats, total, features, prevailing, cell_offsets, remains,
         carry, out,
@@ -373,11 +375,7 @@ def builders(width):
             remains, carry, out,
         )  # fmt: skip
 
-    # Each width has a file of its own in Numba's cache. Two processes that fill one file at a
-    # time may leave code of the other's width there, which writes beyond its cells.
-    for function in (build, build_sparse):
-        function.__qualname__ = f"{function.__name__}_{width}"
-    return kernel(build), kernel(build_sparse)
+    return build, build_sparse
 
 
 @kernel
